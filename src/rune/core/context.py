@@ -1,0 +1,117 @@
+"""What a branch knows: values by name, kept as the bytes they came in until something reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+__all__ = ["Context", "Layer", "Ref"]
+
+_decode = msgspec.json.Decoder().decode
+
+
+class Ref(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A stored value: one large value named `key`, or a layer of several."""
+
+    hash: str
+    size: int
+    key: str = ""
+
+
+class Layer:
+    """Raw values by name, each decoded at most once."""
+
+    __slots__ = ("_decoded", "raw")
+
+    def __init__(self, raw: Mapping[str, Raw]) -> None:
+        self.raw = raw
+        self._decoded: dict[str, Any] = {}
+
+    def value(self, key: str) -> Any:
+        """The decoded value; KeyError if there is none."""
+        if key in self._decoded:
+            return self._decoded[key]
+        value = self._decoded[key] = _decode(self.raw[key])
+        return value
+
+
+EMPTY = Layer({})
+
+
+class Context:
+    """A branch's values, newest first: its own, those it shares with its batch, and stored layers.
+
+    Adding a value copies only the branch's own small part; everything else is shared.
+    """
+
+    __slots__ = ("_decoded", "own", "refs", "shared")
+
+    def __init__(self, own: Mapping[str, Raw], shared: Layer = EMPTY, refs: tuple[Ref, ...] = ()) -> None:
+        self.own = own
+        self.shared = shared
+        self.refs = refs
+        self._decoded: dict[str, Any] | None = None
+
+    def having(self, values: Mapping[str, Raw]) -> Context:
+        """This context and these values."""
+        return Context({**self.own, **values}, self.shared, self.refs)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the inline values."""
+        return _size(self.own) + _size(self.shared.raw)
+
+    def inline(self) -> dict[str, Raw]:
+        """The inline values, shared and own."""
+        return {**self.shared.raw, **self.own}
+
+    def needs(self, names: frozenset[str]) -> list[Ref]:
+        """The stored layers that have to be at hand before `names` can be read."""
+        missing = {n for n in names if n not in self.own and n not in self.shared.raw}
+        if not missing or not self.refs:
+            return []
+        return [ref for ref in self.refs if not ref.key or ref.key in missing]
+
+    def value(self, key: str, loaded: Callable[[Ref], Layer]) -> Any:
+        """One value, decoded; KeyError if there is none. `loaded` gives a stored layer."""
+        if key in self.own:
+            if self._decoded is None:
+                self._decoded = {}
+            elif key in self._decoded:
+                return self._decoded[key]
+            value = self._decoded[key] = _decode(self.own[key])
+            return value
+        if key in self.shared.raw:
+            return self.shared.value(key)
+        for ref in reversed(self.refs):
+            if not ref.key or ref.key == key:
+                layer = loaded(ref)
+                if key in layer.raw:
+                    return layer.value(key)
+        raise KeyError(key)
+
+    def raw(self, key: str, loaded: Callable[[Ref], Layer]) -> Raw:
+        """One value as its bytes; KeyError if there is none."""
+        for layer in (self.own, self.shared.raw):
+            if key in layer:
+                return layer[key]
+        for ref in reversed(self.refs):
+            if not ref.key or ref.key == key:
+                layer = loaded(ref).raw
+                if key in layer:
+                    return layer[key]
+        raise KeyError(key)
+
+    def names(self, loaded: Callable[[Ref], Layer]) -> Iterator[str]:
+        """Every name, for suggestions."""
+        yield from self.own
+        yield from self.shared.raw
+        for ref in self.refs:
+            yield from (ref.key,) if ref.key else loaded(ref).raw
+
+
+def _size(values: Mapping[str, Raw]) -> int:
+    return sum(map(len, map(memoryview, values.values()))) + sum(map(len, values)) + 4 * len(values)

@@ -1,0 +1,92 @@
+"""Every error of Rune, in one tree; each kind asks for one action.
+
+RuneError
+├── DefinitionError        the workflow is wrong: refuse it, show every problem (exit code 2)
+├── NodeError              a node failed: the node's retry and error policy decide
+│   └── EngineError        the engine cannot go on with this step: as above, but `halt` ends as `failed`
+├── MessageError           a message makes no sense: dead-letter it, with the reason
+└── InfrastructureError    State or Broker is out of reach: hold the work, lose nothing (exit code 3)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+__all__ = [
+    "DefinitionError",
+    "EngineError",
+    "ErrorInfo",
+    "InfrastructureError",
+    "MessageError",
+    "NodeError",
+    "Problem",
+    "RuneError",
+]
+
+
+class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The error object of RFC 001 §6.2, with the node it happened in."""
+
+    message: str
+    code: str
+    details: dict[str, Any] | None = None
+    node: str | None = None
+
+
+class RuneError(Exception):
+    """Anything Rune raises on purpose."""
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One thing that is wrong with a definition, and where."""
+
+    code: str
+    message: str
+    path: tuple[str | int, ...] = ()
+    hint: str | None = None
+    severity: str = "error"
+    offset: int = 0
+    """Characters into the text at `path`, where the trouble is inside a string."""
+    line: int | None = None
+    column: int | None = None
+
+
+class DefinitionError(RuneError):
+    """A workflow definition that cannot be run, with all its problems."""
+
+    def __init__(self, problems: list[Problem], source: str = "") -> None:
+        self.problems = problems
+        self.source = source
+        super().__init__("; ".join(f"{p.code}: {p.message}" for p in problems))
+
+
+class NodeError(RuneError):
+    """A node's own failure: what a user sees in the status, in `$error` and in an item's slot."""
+
+    def __init__(
+        self,
+        message: str,
+        code: str = "NODE_ERROR",
+        details: dict[str, Any] | None = None,
+        *,
+        retryable: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.details = details
+        self.retryable = retryable
+
+
+class EngineError(NodeError):
+    """What the engine itself cannot go on with: an unknown type, a time-out, a limit."""
+
+
+class MessageError(RuneError):
+    """A message that no worker can make sense of."""
+
+
+class InfrastructureError(RuneError):
+    """State or Broker cannot be reached or written."""

@@ -1,0 +1,627 @@
+"""What each State operation does, once for all backends that run in Python.
+
+The rules live here; a backend supplies `Rows`, which keeps them. Nothing here waits or talks to anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, assert_never
+
+import msgspec
+from msgspec import Struct
+
+from rune.core.ports import (
+    Answer,
+    Arm,
+    ArriveAt,
+    Commit,
+    End,
+    Ending,
+    Expire,
+    Lease,
+    Open,
+    Operation,
+    Place,
+    Progress,
+    Record,
+    Rule,
+    Settle,
+    Skip,
+    Timer,
+    TryAgain,
+    scope_key,
+)
+
+__all__ = [
+    "BarrierRow",
+    "EndRow",
+    "ExecutionRow",
+    "Fold",
+    "Ledger",
+    "MergeRow",
+    "Rows",
+    "ScopeRow",
+    "StepRow",
+]
+
+
+class ExecutionRow(Struct):
+    """One execution: alive, ended, or only its tombstone."""
+
+    id: str
+    touched: float = 0.0
+    closer: str = ""
+    ending: Ending | None = None
+    buried: bool = False
+    paused: bool = False
+
+
+class ScopeRow(Struct):
+    """How many branches of a scope are alive, and its first error."""
+
+    live: int
+    error: bytes | None = None
+
+
+class EndRow(Struct, frozen=True):
+    """What a branch left when it ended."""
+
+    path: str
+    node: str
+    data: bytes
+    folds: tuple[float | int, ...] = ()
+
+
+class StepRow(Struct):
+    """What is known of one step: its outcome, its lease, its spent attempts."""
+
+    scope: str
+    record: bytes | None = None
+    fence: int = 0
+    leased_until: float = 0.0
+    spent: int = 0
+
+
+class Fold(Struct):
+    """A running sum, count, least and greatest."""
+
+    numerator: int = 0
+    denominator: int = 1
+    """The sum is kept as an exact fraction, so that it does not depend on the order of arrival."""
+    whole: bool = True
+    count: int = 0
+    least: float | int = 0
+    greatest: float | int = 0
+
+    def add(self, value: float | int) -> None:
+        n, d = value.as_integer_ratio()
+        self.numerator, self.denominator = self.numerator * d + n * self.denominator, self.denominator * d
+        if self.denominator != 1:
+            # Denominators are powers of two: the common part is what both end with.
+            shared = min(_zeros(self.numerator), _zeros(self.denominator)) if self.numerator else 0
+            self.numerator >>= shared
+            self.denominator = self.denominator >> shared if self.numerator else 1
+        self.whole = self.whole and isinstance(value, int)
+        self.least = value if self.count == 0 else min(self.least, value)
+        self.greatest = value if self.count == 0 else max(self.greatest, value)
+        self.count += 1
+
+    def result(self) -> tuple[float | int, int, float | int, float | int]:
+        total = self.numerator if self.whole else self.numerator / self.denominator
+        return total, self.count, self.least, self.greatest
+
+
+def _zeros(n: int) -> int:
+    return (n & -n).bit_length() - 1
+
+
+class BarrierRow(Struct):
+    """The fan-in tracker of one split."""
+
+    id: str
+    parent: str
+    total: int
+    width: int
+    release: bytes
+    tolerated: int | None = None
+    need_success: bool = False
+    window: int = 0
+    published: int = 0
+    keep_results: bool = True
+    timer: str = ""
+    refill: bytes = b""
+    succeeded: int = 0
+    failed: int = 0
+    skipped: int = 0
+    closed: bool = False
+    failure: str = ""
+    closer: str = ""
+    folds: list[Fold] = []
+    first_error: bytes | None = None
+
+    @property
+    def done(self) -> int:
+        return self.succeeded + self.failed + self.skipped
+
+
+class MergeRow(Struct):
+    """The arrivals at one merge, counted."""
+
+    id: str
+    scope: str
+    expected: int
+    need: int | None
+    accounted: int = 0
+    live: int = 0
+    state: str = "waiting"
+    """`waiting`, then `open`, `dead`, or why it failed: `timeout`, `impossible`."""
+    closer: str = ""
+    winner: str = ""
+    timer: str = ""
+
+
+class Rows(Protocol):
+    """Where the ledger's rows are kept; `save_…` follows every change of a row."""
+
+    def execution(self, execution: str) -> ExecutionRow | None: ...
+    def save_execution(self, row: ExecutionRow) -> None: ...
+
+    def scope(self, execution: str, key: str) -> ScopeRow | None: ...
+    def save_scope(self, execution: str, key: str, row: ScopeRow) -> None: ...
+    def forget_scope(self, execution: str, key: str) -> None:
+        """Drop the scope with all that is keyed to it: settled steps, ends, steps, merges and closed barriers."""
+
+    def settled(self, execution: str, key: str, step: str) -> bool: ...
+    def add_settled(self, execution: str, key: str, step: str) -> None: ...
+    def ends(self, execution: str, key: str) -> list[EndRow]: ...
+    def add_end(self, execution: str, key: str, step: str, row: EndRow) -> None: ...
+
+    def step(self, execution: str, step: str) -> StepRow | None: ...
+    def save_step(self, execution: str, step: str, row: StepRow) -> None: ...
+
+    def barrier(self, execution: str, barrier: str) -> BarrierRow | None: ...
+    def save_barrier(self, execution: str, row: BarrierRow) -> None: ...
+    def has_slot(self, execution: str, barrier: str, item: int) -> bool: ...
+    def add_slot(self, execution: str, barrier: str, item: int, data: bytes | None) -> None: ...
+    def refill(self, execution: str, barrier: str, step: str) -> tuple[int, int] | None: ...
+    def add_refill(self, execution: str, barrier: str, step: str, items: tuple[int, int]) -> None: ...
+
+    def merge(self, execution: str, merge: str) -> MergeRow | None: ...
+    def save_merge(self, execution: str, row: MergeRow) -> None: ...
+    def has_arrival(self, execution: str, merge: str, member: str) -> bool: ...
+    def add_arrival(self, execution: str, merge: str, member: str, order: int, payload: bytes | None) -> None: ...
+
+    def arm(self, execution: str, timer: Timer, *, replace: bool = False) -> None: ...
+    def disarm(self, execution: str, timer: str) -> None: ...
+    def resting(self, execution: str, now: float) -> bool:
+        """Whether a branch of the execution sleeps in a timer or runs under a lease."""
+
+
+class _Draft(Struct):
+    """An Answer in the making."""
+
+    gone: bool = False
+    dropped: bool = False
+    record: bytes | None = None
+    opened: list[str] = []
+    dead: list[str] = []
+    release: bytes | None = None
+    refill: tuple[int, int] | None = None
+    refill_task: bytes = b""
+    progress: Progress | None = None
+    arrived: tuple[int, int] | None = None
+    rearmed: bool = False
+    ending: Ending | None = None
+
+    def answer(self) -> Answer:
+        return Answer(
+            self.gone,
+            self.dropped,
+            self.record,
+            tuple(dict.fromkeys(self.opened)),
+            tuple(dict.fromkeys(self.dead)),
+            self.release,
+            self.refill,
+            self.refill_task,
+            self.progress,
+            self.arrived,
+            self.rearmed,
+            self.ending,
+        )
+
+
+class Ledger:
+    """Carries out commits and leases on rows."""
+
+    def __init__(self, rows: Rows, clock: Callable[[], float]) -> None:
+        self._rows = rows
+        self._clock = clock
+
+    # --- the calls ---------------------------------------------------------------------------------------------
+
+    def apply(self, execution: str, commits: Sequence[Commit]) -> list[Answer]:
+        """See `State.apply`."""
+        row = self._touch(execution)
+        return [self._commit(row, commit).answer() for commit in commits]
+
+    def lease(
+        self, execution: str, steps: Sequence[tuple[str, Place]], attempt: int, until: float
+    ) -> list[Lease]:
+        """See `State.lease`."""
+        row = self._touch(execution)
+        return [self._lease(row, step, place, attempt, until) for step, place in steps]
+
+    def _touch(self, execution: str) -> ExecutionRow:
+        row = self._rows.execution(execution) or ExecutionRow(execution)
+        now = self._clock()
+        # Default time-outs ask when something last happened; to the second is enough.
+        if now - row.touched > 1.0 and not row.ending:
+            row.touched = now
+            self._rows.save_execution(row)
+        return row
+
+    def _lease(self, row: ExecutionRow, step: str, place: Place, attempt: int, until: float) -> Lease:
+        gate = self._gate(row, step, place)
+        if gate is not None:
+            return Lease(gone=gate.gone, dropped=gate.dropped)
+        known = self._rows.step(row.id, step) or StepRow(scope_key(place))
+        if known.record is not None:
+            return Lease(record=known.record)
+        if known.spent >= attempt:
+            return Lease(gone=True)
+        if known.leased_until > self._clock():
+            return Lease(busy_until=known.leased_until)
+        known.fence += 1
+        known.leased_until = until
+        self._own(row.id, place)
+        self._rows.save_step(row.id, step, known)
+        return Lease(fence=known.fence)
+
+    def _commit(self, row: ExecutionRow, commit: Commit) -> _Draft:
+        gate = self._gate(row, commit.step, commit.place)
+        if gate is not None:
+            if gate.dropped:
+                self._settle(row, commit, Settle(-1), gate)
+            return gate
+        draft = _Draft()
+        for operation in commit.operations:
+            if not self._carry_out(row, commit, operation, draft):
+                break
+        return draft
+
+    def _gate(self, row: ExecutionRow, step: str, place: Place) -> _Draft | None:
+        """Why nothing may be done here any more, with the old answer for whoever closed something."""
+        if row.buried:
+            return _Draft(gone=True)
+        if row.ending:
+            return _Draft(gone=True, ending=row.ending if row.closer == step else None)
+        failed = False
+        key = ""
+        for barrier_id, item in place:
+            barrier = self._rows.barrier(row.id, barrier_id)
+            if barrier is None:
+                return _Draft(gone=True)
+            if barrier.closed or self._rows.has_slot(row.id, barrier_id, item):
+                release = barrier.release if barrier.closer == step else None
+                refill = self._rows.refill(row.id, barrier_id, step)
+                return _Draft(gone=True, release=release, refill=refill, refill_task=barrier.refill)
+            key = f"{barrier_id}.{item}"
+            scope = self._rows.scope(row.id, key)
+            failed = failed or (scope is not None and scope.error is not None)
+        return _Draft(dropped=True) if failed else None
+
+    def _carry_out(self, row: ExecutionRow, commit: Commit, operation: Operation, draft: _Draft) -> bool:
+        """Do one operation; False leaves the rest of the commit undone."""
+        match operation:
+            case Settle():
+                self._settle(row, commit, operation, draft)
+            case Record():
+                return self._record(row, commit, operation, draft)
+            case ArriveAt():
+                self._arrive(row, commit, operation, draft)
+            case Skip():
+                self._skip(row, commit, operation, draft)
+            case Open():
+                self._open(row, commit, operation, draft)
+            case Arm():
+                self._rows.arm(row.id, operation.timer)
+            case TryAgain():
+                self._try_again(row, commit, operation)
+            case Expire():
+                self._expire(row, commit, operation, draft)
+            case End():
+                contexts = (operation.context,) if operation.context is not None else ()
+                ending = Ending(operation.status, self._clock(), contexts, operation.error, operation.reason)
+                self._end(row, commit.step, ending, draft)
+            case _:
+                assert_never(operation)
+        return True
+
+    # --- steps -------------------------------------------------------------------------------------------------
+
+    def _own(self, execution: str, place: Place) -> None:
+        """Give the scope a row, so that what is keyed to it is found when it ends."""
+        key = scope_key(place)
+        if self._rows.scope(execution, key) is None:
+            self._rows.save_scope(execution, key, ScopeRow(self._width(execution, place)))
+
+    def _width(self, execution: str, place: Place) -> int:
+        if not place:
+            return 1
+        barrier = self._rows.barrier(execution, place[-1][0])
+        return barrier.width if barrier else 1
+
+    def _record(self, row: ExecutionRow, commit: Commit, operation: Record, draft: _Draft) -> bool:
+        known = self._rows.step(row.id, commit.step) or StepRow(scope_key(commit.place))
+        if known.record is not None:
+            if known.record != operation.outcome:
+                draft.record = known.record
+                return False
+            return True
+        if operation.fence and operation.fence != known.fence:
+            draft.gone = True
+            return False
+        known.record = operation.outcome
+        known.leased_until = 0.0
+        self._own(row.id, commit.place)
+        self._rows.save_step(row.id, commit.step, known)
+        return True
+
+    def _try_again(self, row: ExecutionRow, commit: Commit, operation: TryAgain) -> None:
+        known = self._rows.step(row.id, commit.step) or StepRow(scope_key(commit.place))
+        if known.spent >= operation.attempt:
+            return
+        known.spent = operation.attempt
+        known.leased_until = 0.0
+        known.fence = 0
+        self._own(row.id, commit.place)
+        self._rows.save_step(row.id, commit.step, known)
+        self._rows.arm(row.id, operation.timer)
+
+    # --- scopes ------------------------------------------------------------------------------------------------
+
+    def _settle(self, row: ExecutionRow, commit: Commit, operation: Settle, draft: _Draft) -> None:
+        key = scope_key(commit.place)
+        scope = self._rows.scope(row.id, key)
+        end = None
+        if operation.end is not None:
+            end = EndRow(operation.path, operation.node, operation.end, operation.folds)
+        if scope is None:
+            scope = ScopeRow(self._width(row.id, commit.place))
+            if scope.live + operation.change == 0:
+                # One branch all along, and it ends: nothing was kept, nothing has to be.
+                self._end_scope(row, commit, operation.error, [end] if end else [], draft)
+                return
+        elif self._rows.settled(row.id, key, commit.step):
+            return
+        scope.live += operation.change
+        scope.error = scope.error or operation.error
+        if scope.live == 0:
+            ends = [*self._rows.ends(row.id, key), *([end] if end else [])]
+            self._end_scope(row, commit, scope.error, ends, draft)
+            return
+        self._rows.save_scope(row.id, key, scope)
+        self._rows.add_settled(row.id, key, commit.step)
+        if end:
+            self._rows.add_end(row.id, key, commit.step, end)
+
+    def _end_scope(
+        self, row: ExecutionRow, commit: Commit, error: bytes | None, ends: list[EndRow], draft: _Draft
+    ) -> None:
+        ends.sort(key=_by_path)
+        if not commit.place:
+            ending = Ending("completed", self._clock(), [end.data for end in ends])
+            self._end(row, commit.step, ending, draft)
+            return
+        self._rows.forget_scope(row.id, scope_key(commit.place))
+        self._fill_slot(row, commit, error, ends, draft)
+
+    def _end(self, row: ExecutionRow, step: str, ending: Ending, draft: _Draft) -> None:
+        row.ending = draft.ending = ending
+        row.closer = step
+        self._rows.save_execution(row)
+
+    # --- fan-outs ----------------------------------------------------------------------------------------------
+
+    def _open(self, row: ExecutionRow, commit: Commit, operation: Open, draft: _Draft) -> None:
+        known = self._rows.barrier(row.id, operation.barrier)
+        if known is not None:
+            if known.closed and known.closer == commit.step:
+                draft.release = known.release
+            return
+        barrier = BarrierRow(
+            operation.barrier,
+            scope_key(commit.place),
+            operation.total,
+            operation.width,
+            operation.release,
+            operation.policy.tolerated,
+            operation.policy.need_success,
+            operation.window,
+            operation.published,
+            operation.keep_results,
+            timer=operation.timer.id if operation.timer else "",
+            refill=operation.refill,
+            folds=[],
+        )
+        self._own(row.id, commit.place)
+        if operation.total == 0:
+            self._close(row, barrier, commit.step, "", draft)
+        elif operation.timer:
+            self._rows.arm(row.id, operation.timer)
+        self._rows.save_barrier(row.id, barrier)
+
+    def _fill_slot(
+        self, row: ExecutionRow, commit: Commit, error: bytes | None, ends: list[EndRow], draft: _Draft
+    ) -> None:
+        barrier_id, item = commit.place[-1]
+        barrier = self._rows.barrier(row.id, barrier_id)
+        if barrier is None:
+            raise AssertionError(f"no barrier {barrier_id}")
+        data: bytes | None = None
+        if error is not None:
+            barrier.failed += 1
+            barrier.first_error = barrier.first_error or error
+            data = b'{"error":' + error + b"}"
+        elif ends:
+            barrier.succeeded += 1
+            _fold(barrier, ends[0].folds)
+            data = _combined(ends) if barrier.keep_results else b"null"
+        else:
+            barrier.skipped += 1
+        self._rows.add_slot(row.id, barrier_id, item, data)
+        draft.progress = Progress(barrier.done, barrier.total, barrier.failed, barrier.skipped)
+        if error is not None and barrier.tolerated is not None and barrier.failed > barrier.tolerated:
+            self._close(row, barrier, commit.step, "items", draft)
+        elif barrier.done == barrier.total:
+            hopeless = barrier.need_success and barrier.failed > 0 and barrier.succeeded == 0
+            self._close(row, barrier, commit.step, "items" if hopeless else "", draft)
+        elif barrier.window and barrier.published < barrier.total:
+            self._refill(row, barrier, commit.step, draft)
+        self._rows.save_barrier(row.id, barrier)
+
+    def _close(self, row: ExecutionRow, barrier: BarrierRow, step: str, failure: str, draft: _Draft) -> None:
+        barrier.closed = True
+        barrier.closer = step
+        barrier.failure = failure
+        draft.release = barrier.release
+        if barrier.timer:
+            self._rows.disarm(row.id, barrier.timer)
+
+    def _refill(self, row: ExecutionRow, barrier: BarrierRow, step: str, draft: _Draft) -> None:
+        room = barrier.window - (barrier.published - barrier.done)
+        # A quarter of the window at a time: fewer, fuller refills.
+        if room < max(1, barrier.window // 4):
+            return
+        first = barrier.published
+        barrier.published = min(barrier.total, first + room)
+        draft.refill = (first, barrier.published)
+        draft.refill_task = barrier.refill
+        self._rows.add_refill(row.id, barrier.id, step, draft.refill)
+
+    # --- merges ------------------------------------------------------------------------------------------------
+
+    def _merge(self, row: ExecutionRow, commit: Commit, rule: Rule) -> MergeRow:
+        known = self._rows.merge(row.id, rule.merge)
+        if known is None:
+            self._own(row.id, commit.place)
+            known = MergeRow(rule.merge, scope_key(commit.place), rule.expected, rule.need)
+        return known
+
+    def _arrive(self, row: ExecutionRow, commit: Commit, operation: ArriveAt, draft: _Draft) -> None:
+        merge = self._merge(row, commit, operation.rule)
+        if self._rows.has_arrival(row.id, merge.id, commit.step):
+            if merge.closer == commit.step:
+                draft.opened.append(merge.id)
+            draft.arrived = (merge.accounted, merge.expected)
+            return
+        if merge.state == "waiting":
+            self._rows.add_arrival(row.id, merge.id, commit.step, operation.order, operation.payload)
+            merge.live += 1
+            merge.accounted += 1
+            if merge.live == 1 and operation.rule.timer:
+                merge.timer = operation.rule.timer.id
+                self._rows.arm(row.id, operation.rule.timer)
+            self._decide(row, merge, commit.step, draft)
+            self._rows.save_merge(row.id, merge)
+            draft.arrived = (merge.accounted, merge.expected)
+        if merge.closer == commit.step:
+            merge.winner = commit.step
+            self._rows.save_merge(row.id, merge)
+        else:
+            self._settle(row, commit, Settle(-1), draft)
+
+    def _skip(self, row: ExecutionRow, commit: Commit, operation: Skip, draft: _Draft) -> None:
+        merge = self._merge(row, commit, operation.rule)
+        if self._rows.has_arrival(row.id, merge.id, operation.member):
+            if merge.closer == commit.step:
+                (draft.dead if merge.state == "dead" else draft.opened).append(merge.id)
+            return
+        if merge.state != "waiting":
+            return
+        self._rows.add_arrival(row.id, merge.id, operation.member, -1, None)
+        merge.accounted += operation.weight
+        self._decide(row, merge, commit.step, draft)
+        self._rows.save_merge(row.id, merge)
+
+    def _decide(self, row: ExecutionRow, merge: MergeRow, step: str, draft: _Draft) -> None:
+        left = merge.expected - merge.accounted
+        if merge.live == 0:
+            state = "waiting" if left else "dead"
+        elif merge.need is None:
+            state = "waiting" if left else "open"
+        elif merge.live >= merge.need:
+            state = "open"
+        else:
+            state = "impossible" if merge.live + left < merge.need else "waiting"
+        if state != "waiting":
+            self._close_merge(row, merge, state, step, draft)
+
+    def _close_merge(self, row: ExecutionRow, merge: MergeRow, state: str, step: str, draft: _Draft) -> None:
+        merge.state = state
+        merge.closer = step
+        (draft.dead if state == "dead" else draft.opened).append(merge.id)
+        if merge.timer:
+            self._rows.disarm(row.id, merge.timer)
+
+    # --- time-outs ---------------------------------------------------------------------------------------------
+
+    def _expire(self, row: ExecutionRow, commit: Commit, operation: Expire, draft: _Draft) -> None:
+        barrier = self._rows.barrier(row.id, operation.target)
+        merge = self._rows.merge(row.id, operation.target)
+        closer = barrier.closer if barrier else merge.closer if merge else ""
+        if closer == commit.step:
+            draft.release = barrier.release if barrier else None
+            draft.opened = [merge.id] if merge else []
+            return
+        waiting = (barrier is not None and not barrier.closed) or (merge is not None and merge.state == "waiting")
+        if not waiting or self._postponed(row, operation, draft):
+            return
+        if barrier is not None:
+            self._close(row, barrier, commit.step, "timeout", draft)
+            self._rows.save_barrier(row.id, barrier)
+        elif merge is not None:
+            self._close_merge(row, merge, "timeout", commit.step, draft)
+            self._rows.save_merge(row.id, merge)
+            self._settle(row, commit, Settle(+1), draft)
+
+    def _postponed(self, row: ExecutionRow, operation: Expire, draft: _Draft) -> bool:
+        if operation.idle is None:
+            return False
+        now = self._clock()
+        due = max(row.touched, operation.since) + operation.idle
+        if self._rows.resting(row.id, now):
+            due = now + operation.idle
+        if due <= now:
+            return False
+        timer = msgspec.structs.replace(operation.timer, due=due)
+        self._rows.arm(row.id, timer, replace=True)
+        draft.rearmed = True
+        return True
+
+
+def _fold(barrier: BarrierRow, values: Iterable[float | int]) -> None:
+    for i, value in enumerate(values):
+        if i == len(barrier.folds):
+            barrier.folds.append(Fold())
+        barrier.folds[i].add(value)
+
+
+def _by_path(end: EndRow) -> tuple[tuple[int, ...], str]:
+    return tuple(int(part) for part in end.path.split(".") if part), end.node
+
+
+def _combined(ends: list[EndRow]) -> bytes:
+    """One arrival as it is; several as an object by the node each came from, a list where one came twice."""
+    if len(ends) == 1:
+        return ends[0].data
+    by_node: dict[str, list[bytes]] = {}
+    for end in ends:
+        by_node.setdefault(end.node, []).append(end.data)
+    return msgspec.json.encode(
+        {
+            node: msgspec.Raw(data[0] if len(data) == 1 else b"[" + b",".join(data) + b"]")
+            for node, data in by_node.items()
+        }
+    )

@@ -1,0 +1,120 @@
+"""What a node type is: typed parameters, a few facts about itself, and `run`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import msgspec
+
+if TYPE_CHECKING:
+    from rune.core.expressions import Expression
+    from rune.core.outcome import Outcome
+    from rune.core.workflow import Retry
+
+__all__ = ["Gathered", "NodeType", "Role", "StepContext"]
+
+
+class Role(Enum):
+    """What a node type means for the shape of the graph."""
+
+    PLAIN = "plain"
+    SPLIT = "split"
+    """Opens a scope for each item."""
+    GATHER = "gather"
+    """Closes the scope of the enclosing split."""
+    MERGE = "merge"
+    """Joins branches of one scope."""
+
+
+class Gathered(msgspec.Struct, frozen=True):
+    """What a barrier or a merge held when it opened."""
+
+    results: msgspec.Raw = msgspec.Raw(b"[]")
+    """A JSON array: one entry an item, in order; or one payload a live arrival, in edge order."""
+    total: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    skipped: int = 0
+    folds: tuple[tuple[float | int, int, float | int, float | int], ...] = ()
+    """(sum, count, least, greatest) of each folded number."""
+    winner: str | None = None
+    """The node whose branch opened a merge that did not wait for all."""
+
+
+class StepContext(Protocol):
+    """What a running node sees of the world."""
+
+    step: str
+    """This step's id: the idempotency key of its effects."""
+    execution_id: str
+    workflow_id: str
+    node_id: str
+    node_name: str
+    attempt: int
+    """From 1."""
+    last_attempt: bool
+    gathered: Gathered | None
+    """Set when the node runs because its barrier or merge has opened."""
+
+    def evaluate(self, expression: Expression, names: Mapping[str, Any] | None = None) -> Any:
+        """Evaluate an expression in this branch, with `names` (such as `$item`) laid over it."""
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+
+    async def credential(self) -> Mapping[str, Any]:
+        """The node's credential, by its reference; {} when the node names none."""
+
+    def service(self, name: str) -> Any:
+        """A resource that the worker shares among steps, such as the pooled HTTP client."""
+
+    def log(self, level: str, message: str) -> None:
+        """Write one line to the worker's log, with secrets masked."""
+
+
+class NodeType(msgspec.Struct, kw_only=True):
+    """One kind of node. Its fields are its parameters; an instance holds those of one step, resolved.
+
+    A field of type `Expression` is compiled, not resolved: the node evaluates it itself.
+    """
+
+    name: ClassVar[str] = ""
+    """What a definition calls it."""
+    role: ClassVar[Role] = Role.PLAIN
+    ports: ClassVar[tuple[str, ...]] = ("out",)
+    """The ports it may end at, besides `error`; empty when its parameters decide."""
+    pure: ClassVar[bool] = False
+    """A function of its parameters that never awaits: it may run twice, and leaves no record."""
+    effects: ClassVar[bool] = True
+    """It changes the world outside: it runs under a lease."""
+    trusted: ClassVar[bool] = False
+    """Its output is known to be JSON, and is not looked through for what JSON cannot hold."""
+    reads: ClassVar[tuple[str, ...]] = ()
+    """Names it evaluates by itself, besides those in its parameters: the engine has their values at hand."""
+    trigger: ClassVar[bool] = False
+    """It starts executions: one begins with what follows it."""
+    numeric_strings: ClassVar[bool] = False
+    """In its expressions, numbers compare as numbers also when one side is a numeric string."""
+
+    @classmethod
+    def edge_ports(cls, parameters: Mapping[str, Any]) -> Mapping[tuple[str | int, ...], str]:
+        """Where in the parameters, as written, edge ids stand, and the port that each of them means."""
+        return {}
+
+    async def run(self, context: StepContext) -> Outcome:
+        """Do the work of one step."""
+        raise NotImplementedError
+
+    def retry_policy(self) -> Retry | None:
+        """How this step wants to be retried, where the definition does not say."""
+        return None
+
+    def need(self) -> int | None:
+        """Of a merge: how many live arrivals open it; None is all that can come."""
+        return None
+
+    def keeps_results(self) -> bool:
+        """Of an aggregator: whether the items' results are kept, or only folded."""
+        return True

@@ -1,0 +1,91 @@
+"""What a node may answer: a closed set, and all the engine knows of node types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from rune.core.errors import ErrorInfo
+
+__all__ = ["Arrive", "Done", "Failed", "FanOut", "Join", "Outcome", "Policy", "Sleep", "Source"]
+
+
+class Done(msgspec.Struct, frozen=True, tag="done", omit_defaults=True):
+    """The node has ended well; the branch goes on along the edges of `port`."""
+
+    output: Any = None
+    port: str | None = "out"
+    """None follows no edge at all."""
+    working: bool = False
+    """The output is `{"$json": payload}` and becomes the branch's working payload."""
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed", omit_defaults=True):
+    """The node has failed for good; its error policy applies."""
+
+    error: ErrorInfo
+    engine: bool = False
+    """The engine could not go on, rather than the node: `halt` then ends as `failed`, not `halted`."""
+
+
+class Sleep(msgspec.Struct, frozen=True, tag="sleep", omit_defaults=True):
+    """The branch rests until `until` (seconds since the epoch), or for ever until released from outside."""
+
+    until: float | None
+    output: Any = None
+
+
+class Source(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where the items of a fan-out come from: a list by value, a stored list, or a range."""
+
+    items: list[Any] | None = None
+    stored: str = ""
+    """Hash of a stored JSON array."""
+    start: int = 0
+    stop: int = 0
+    stride: int = 1
+
+    def __len__(self) -> int:
+        if self.items is not None:
+            return len(self.items)
+        return len(range(self.start, self.stop, self.stride))
+
+
+class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
+    """When failed items fail the whole fan-out."""
+
+    tolerated: int | None = None
+    """More failures than this fail it at once; None tolerates any number."""
+    need_success: bool = False
+    """It fails at its end if no item succeeded and one failed."""
+
+
+class FanOut(msgspec.Struct, frozen=True, tag="fanout", omit_defaults=True):
+    """The branch becomes one branch an item; a barrier keeps its place until they have ended."""
+
+    source: Source
+    policy: Policy = Policy()
+    batch: int = 0
+    """Items that share one Task; 0 leaves it to the engine."""
+    window: int = 0
+    """Items in flight at most; 0 is no limit."""
+    labels: list[str] | None = None
+    keys: list[str] | None = None
+
+
+class Arrive(msgspec.Struct, frozen=True, tag="arrive", omit_defaults=True):
+    """The item's branch has reached its barrier with this result."""
+
+    result: Any = None
+    folds: tuple[float | int, ...] = ()
+    """Numbers the barrier folds (sum, count, least, greatest) in constant space, by position."""
+
+
+class Join(msgspec.Struct, frozen=True, tag="join", omit_defaults=True):
+    """The branch has reached a merge, and brings this payload."""
+
+    payload: Any = None
+
+
+Outcome = Done | Failed | Sleep | FanOut | Arrive | Join

@@ -1,0 +1,388 @@
+"""What follows when a step has an outcome: a pure decision that asks State as it goes.
+
+`plan` is a generator. It yields the operations it needs carried out atomically, is sent the Answer, and
+returns what there is to publish. A plain step with one successor yields nothing: it makes no State call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+
+import msgspec
+from msgspec import Raw, Struct
+
+from rune.core.context import Context, Ref
+from rune.core.ids import derive
+from rune.core.messages import NULL, Branch, Frame, Task, decode_task, encode, scope_of
+from rune.core.node import Role
+from rune.core.outcome import Arrive, Done, Failed, FanOut, Join, Outcome, Sleep, Source
+from rune.core.paths import Paths
+from rune.core.ports import (
+    Answer,
+    Arm,
+    ArriveAt,
+    End,
+    Ending,
+    Open,
+    Operation,
+    Record,
+    Rule,
+    Settle,
+    Skip,
+    Timer,
+    scope_key,
+)
+from rune.core.workflow import Edge, Node, Workflow
+
+__all__ = ["Follow", "Limits", "Plan", "Snapshot", "Step", "merge_id", "plan"]
+
+Plan = Generator[Sequence[Operation], Answer, "Follow"]
+
+
+class Snapshot(Struct, frozen=True, omit_defaults=True):
+    """A branch's context as State keeps it."""
+
+    context: dict[str, Raw]
+    refs: tuple[Ref, ...] = ()
+    path: str = ""
+    from_node: str | None = None
+    payload: Raw = Raw(b"null")
+
+
+class Limits(Struct, frozen=True):
+    """The numbers that decisions depend on."""
+
+    timeout: float = 300.0
+    """Seconds without progress after which a join without a `timeout` of its own gives up."""
+
+
+class Step(Struct, frozen=True):
+    """One branch at one node of one execution."""
+
+    flow: Workflow
+    paths: Paths
+    node: Node
+    task: Task
+    branch: Branch
+    now: float
+    limits: Limits = Limits()
+    recorded: bytes | None = None
+    """The outcome as it has to be recorded, where a second run might give another."""
+    fence: int = 0
+
+    def task_for(self, node: str, branch: Branch, **changes: object) -> Task:
+        """A Task of this execution for one branch."""
+        return msgspec.structs.replace(
+            self.task,
+            current_node=node,
+            accumulated_context=branch.context.inline(),
+            refs=branch.context.refs,
+            lineage_stack=branch.lineage,
+            from_node=branch.from_node,
+            step=branch.step,
+            edge=branch.edge,
+            path=branch.path,
+            twigs=(),
+            **{"phase": "run", "attempt": 1, "cursor": None, "details": NULL, **changes},  # type: ignore[arg-type]
+        )
+
+
+class Follow(Struct):
+    """What there is to publish and to tell, once State agrees."""
+
+    children: list[tuple[Edge, Branch]] = []
+    tasks: list[Task] = []
+    """Tasks for joins that this step opened, and refills."""
+    fan_out: bool = False
+    ending: Ending | None = None
+    dropped: bool = False
+    answer: Answer = Answer()
+    outcome: Outcome | None = None
+    """The outcome that counts: the recorded one, where there was one."""
+
+
+def merge_id(execution: str, lineage: tuple[Frame, ...], node: str) -> str:
+    """The step that a merge runs as, once it opens."""
+    return derive(execution, scope_key(scope_of(lineage)), node)
+
+
+def plan(step: Step, outcome: Outcome, replay: Callable[[bytes], Outcome]) -> Plan:
+    """Decide what follows `outcome`; `replay` reads a recorded one."""
+    record: list[Operation] = [Record(step.recorded, step.fence)] if step.recorded is not None else []
+    deciding = _decide(step, outcome, record)
+    answer: Answer | None = None
+    while True:
+        try:
+            operations = next(deciding) if answer is None else deciding.send(answer)
+        except StopIteration as stop:
+            follow: Follow = stop.value
+            follow.outcome = outcome
+            return follow
+        answer = yield operations
+        if answer.record is not None:
+            # Somebody was first: what they found counts, whatever we found.
+            bare = msgspec.structs.replace(step, recorded=None)
+            return (yield from plan(bare, replay(answer.record), replay))
+        if answer.gone or answer.dropped:
+            follow = _followed(answer)
+            follow.dropped = True
+            return follow
+
+
+def _decide(step: Step, outcome: Outcome, record: list[Operation]) -> Plan:
+    match outcome:
+        case Done():
+            return _go_on(step, outcome, record)
+        case Failed():
+            return _fail(step, outcome, record)
+        case Arrive():
+            return _arrive(step, outcome, record)
+        case Join():
+            return _join(step, outcome, record)
+        case FanOut():
+            return _fan_out(step, outcome, record)
+        case Sleep():
+            return _sleep(step, outcome, record)
+
+
+def _go_on(step: Step, outcome: Done, record: list[Operation]) -> Plan:
+    if step.node.role is Role.SPLIT:
+        # A fan-out without an aggregator has ended: its body's edges were its items' business.
+        taken: Sequence[Edge] = ()
+        dead: Iterable[Edge] = step.paths.beyond(step.node.id)
+    else:
+        taken, dead = step.flow.route(step.node.id, outcome.port)
+    values = {f"${step.node.id}": outcome.output}
+    if outcome.working:
+        values["$json"] = working_payload(outcome.output)
+    return (yield from _leave(step, step.branch.context.having(values), taken, dead, record))
+
+
+def _fail(step: Step, outcome: Failed, record: list[Operation]) -> Plan:
+    node, branch = step.node, step.branch
+    error = msgspec.json.encode(outcome.error)
+    if node.error.type == "branch":
+        context = branch.context.having({"$error": Raw(error)})
+        beyond = step.paths.beyond(node.id) if node.role is Role.SPLIT else step.flow.outgoing[node.id]
+        taken = [edge for edge in step.flow.outgoing[node.id] if edge.is_error]
+        return (yield from _leave(step, context, taken, [e for e in beyond if not e.is_error], record))
+    if node.error.type == "ignore":
+        context = branch.context.having({f"${node.id}": Raw(b'{"error":' + error + b"}")})
+        if node.role is Role.SPLIT:
+            return (yield from _fan_out_nothing(step, context, record))
+        taken, dead = step.flow.route(node.id, node.type.ports[-1] if node.type.ports else "fallback")
+        return (yield from _leave(step, context, taken, dead, record))
+    if branch.lineage:
+        answer = yield [*record, Settle(-1, error=error)]
+    else:
+        status = "failed" if outcome.engine else "halted"
+        answer = yield [*record, End(status, error, context=_snapshot(branch.context))]
+    return _followed(answer)
+
+
+def _leave(
+    step: Step, context: Context, taken: Sequence[Edge], dead: Iterable[Edge], record: list[Operation]
+) -> Plan:
+    """Go on along `taken`, and tell the merges behind `dead` that nothing comes."""
+    branch = step.branch
+    forks = len(taken) > 1
+    children = [
+        (
+            edge,
+            Branch(
+                derive(branch.step, edge.id),
+                branch.lineage,
+                context,
+                f"{branch.path}.{i}" if forks else branch.path,
+                step.node.id,
+                edge.id,
+            ),
+        )
+        for i, edge in enumerate(taken)
+    ]
+    opened: list[str] = []
+    operations = record
+    lost = _lost(step, branch.step, dead)
+    while lost:
+        answer = yield [*operations, *lost]
+        operations = []
+        opened += answer.opened
+        lost = [
+            skip
+            for merge in answer.dead
+            for skip in _lost(step, merge, step.flow.outgoing[_node_of(step, merge)])
+        ]
+    hands_over_to = len(children) + len(set(opened))
+    answer = Answer()
+    if hands_over_to != 1:
+        end = None
+        if hands_over_to == 0 and not branch.lineage:
+            end = _snapshot(context)
+        operations = [*operations, Settle(hands_over_to - 1, end, branch.path, step.node.id)]
+    if operations:
+        answer = yield operations
+    follow = _followed(answer)
+    follow.children = children
+    follow.tasks += [_merge_task(step, merge) for merge in dict.fromkeys(opened)]
+    return follow
+
+
+def _arrive(step: Step, outcome: Arrive, record: list[Operation]) -> Plan:
+    branch = step.branch
+    settle = Settle(-1, bytes(outcome.result), branch.path, branch.from_node or "", outcome.folds)
+    answer = yield [*record, settle]
+    return _followed(answer)
+
+
+def _join(step: Step, outcome: Join, record: list[Operation]) -> Plan:
+    branch = step.branch
+    order = next((i for i, e in enumerate(step.flow.incoming[step.node.id]) if e.id == branch.edge), 0)
+    payload = _snapshot(branch.context, branch, outcome.payload)
+    rule = _rule(step, step.node, arriving=True)
+    answer = yield [*record, ArriveAt(rule, order, payload)]
+    follow = _followed(answer)
+    follow.tasks += [_merge_task(step, merge) for merge in answer.opened]
+    return follow
+
+
+def _sleep(step: Step, outcome: Sleep, record: list[Operation]) -> Plan:
+    branch = step.branch
+    context = branch.context.having({f"${step.node.id}": outcome.output})
+    asleep = msgspec.structs.replace(branch, context=context)
+    wake = step.task_for(step.node.id, asleep, phase="wake")
+    answer = yield [*record, Arm(Timer(branch.step, outcome.until, encode(wake)))]
+    return _followed(answer)
+
+
+def _fan_out_nothing(step: Step, context: Context, record: list[Operation]) -> Plan:
+    """A split whose failure is ignored: what follows its fan-out runs, with no items."""
+    if step.node.id not in step.paths.closer:
+        return (yield from _leave(step, context, (), step.paths.beyond(step.node.id), record))
+    empty = msgspec.structs.replace(step, branch=msgspec.structs.replace(step.branch, context=context))
+    return (yield from _fan_out(empty, FanOut(Source(items=[])), record))
+
+
+def _fan_out(step: Step, outcome: FanOut, record: list[Operation]) -> Plan:
+    node, branch = step.node, step.branch
+    gather = step.paths.closer.get(node.id, node.id)
+    total = len(outcome.source)
+    body = [e for e in step.flow.outgoing[node.id] if not e.is_error]
+    if not body:
+        return (yield from _go_on(step, Done(Raw(msgspec.json.encode({"count": total})), None), record))
+    count = Raw(msgspec.json.encode({"count": total}))
+    branch = msgspec.structs.replace(branch, context=branch.context.having({f"${node.id}": count}))
+    resuming = msgspec.structs.replace(branch, step=derive(branch.step, "gather"))
+    barrier = Raw(msgspec.json.encode(branch.step))
+    release = step.task_for(gather, resuming, phase="gather", details=barrier)
+    refill = step.task_for(node.id, branch, phase="refill", details=Raw(msgspec.json.encode(outcome)))
+    opening = Open(
+        branch.step,
+        total,
+        len(body),
+        encode(release),
+        outcome.policy,
+        outcome.window,
+        min(total, outcome.window) if outcome.window else total,
+        _keeps_results(step, gather),
+        _timer(step, gather, branch.step),
+        encode(refill) if outcome.window else b"",
+    )
+    dead = [e for e in step.flow.outgoing[node.id] if e.is_error] if gather != node.id else []
+    follow = yield from _leave_open(step, opening, dead, record)
+    follow.fan_out = total > 0
+    return follow
+
+
+def _leave_open(step: Step, opening: Open, dead: list[Edge], record: list[Operation]) -> Plan:
+    """Open the barrier, which keeps the branch's place, and tell the merges behind `dead`."""
+    answer = yield [*record, opening]
+    follow = _followed(answer)
+    # The branch's place is taken: a virtual child, so that only what else was opened is counted.
+    lost = _lost(step, step.branch.step, dead)
+    opened: list[str] = []
+    while lost:
+        told = yield lost
+        opened += told.opened
+        lost = [s for m in told.dead for s in _lost(step, m, step.flow.outgoing[_node_of(step, m)])]
+    if opened:
+        yield [Settle(len(set(opened)))]
+        follow.tasks += [_merge_task(step, merge) for merge in dict.fromkeys(opened)]
+    return follow
+
+
+# --- pieces ------------------------------------------------------------------------------------------------------
+
+
+def _followed(answer: Answer) -> Follow:
+    tasks = []
+    if answer.release is not None:
+        tasks.append(decode_task(answer.release))
+    if answer.refill is not None:
+        tasks.append(msgspec.structs.replace(decode_task(answer.refill_task), cursor=answer.refill))
+    return Follow(children=[], tasks=tasks, ending=answer.ending, answer=answer)
+
+
+def working_payload(output: Raw) -> Raw:
+    """The payload in an output of the form `{"$json": payload, …}`."""
+    return msgspec.json.decode(output, type=_Working).payload
+
+
+class _Working(Struct):
+    payload: Raw = msgspec.field(name="$json")
+
+
+def _snapshot(context: Context, branch: Branch | None = None, payload: Raw = Raw(b"null")) -> bytes:
+    path, source = (branch.path, branch.from_node) if branch else ("", None)
+    return msgspec.json.encode(Snapshot(context.inline(), context.refs, path, source, payload))
+
+
+def _lost(step: Step, teller: str, dead: Iterable[Edge]) -> list[Operation]:
+    """One Skip for each merge behind each dead edge, in the order of the graph."""
+    skips = [
+        Skip(_rule(step, step.flow.nodes[merge]), f"{teller}!{edge.id}", weight)
+        for edge in dead
+        for merge, weight in step.paths.let_down(edge).items()
+    ]
+    skips.sort(key=lambda skip: step.paths.order[skip.rule.node])
+    return list(skips)
+
+
+def _rule(step: Step, node: Node, *, arriving: bool = False) -> Rule:
+    merge = merge_id(step.task.execution_id, step.branch.lineage, node.id)
+    parameters = node.parameters.constant
+    return Rule(
+        merge,
+        node.id,
+        step.paths.expected[node.id],
+        parameters.need(),
+        _timer(step, node.id, merge) if arriving else None,
+    )
+
+
+def _node_of(step: Step, merge: str) -> str:
+    """The node of a merge of this scope."""
+    return next(
+        id
+        for id in step.paths.expected
+        if merge_id(step.task.execution_id, step.branch.lineage, id) == merge
+    )
+
+
+def _merge_task(step: Step, merge: str) -> Task:
+    branch = Branch(merge, step.branch.lineage, Context({}))
+    return step.task_for(_node_of(step, merge), branch, phase="gather")
+
+
+def _keeps_results(step: Step, gather: str) -> bool:
+    node = step.flow.nodes[gather]
+    return node.role is not Role.GATHER or node.parameters.constant.keeps_results()
+
+
+def _timer(step: Step, node: str, target: str) -> Timer | None:
+    """The time-out of a join: what its `timeout` says in full, else the default, which counts idle time only."""
+    timeout = getattr(step.flow.nodes[node].parameters.constant, "timeout", None)
+    branch = msgspec.structs.replace(step.branch, step=derive(target, "expire"), context=Context({}))
+    details = {"target": target, "idle": None if timeout is not None else step.limits.timeout}
+    task = step.task_for(node, branch, phase="expire", details=Raw(msgspec.json.encode(details)))
+    due = step.now + (timeout if timeout is not None else step.limits.timeout)
+    return Timer(task.step, due, encode(task), sleeping=False)

@@ -1,0 +1,113 @@
+"""What names mean to an expression at one branch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rune.core.context import Context, Layer, Ref
+from rune.core.messages import Branch
+from rune.core.workflow import Workflow
+
+__all__ = ["BranchScope", "context_names"]
+
+
+def context_names(names: frozenset[str], flow: Workflow, branch: Branch) -> frozenset[str]:
+    """The names of the context that `names` may read: some stand for others."""
+    wanted = set(names)
+    if "$input" in wanted or any(n[1:] in flow.nodes and flow.nodes[n[1:]].trigger for n in names):
+        wanted.add("$trigger")
+    if ("$json" in wanted or "$previous" in wanted) and branch.from_node:
+        wanted.add(f"${branch.from_node}")
+    if "$items" in wanted:
+        wanted.update(_item_names(branch))
+    return frozenset(wanted)
+
+
+def _item_names(branch: Branch) -> list[str]:
+    """The enclosing items' names in the context, outermost first."""
+    depth = len(branch.lineage)
+    return [f"$item.{i}" for i in range(depth - 1)] + ["$item"] * (depth > 0)
+
+
+class BranchScope:
+    """Looks names up in a branch: its context, its place, its execution."""
+
+    __slots__ = ("_branch", "_context", "_execution", "_flow", "_layers")
+
+    def __init__(self, flow: Workflow, execution: str, branch: Branch, layers: Mapping[Ref, Layer]) -> None:
+        self._flow = flow
+        self._execution = execution
+        self._branch = branch
+        self._context: Context = branch.context
+        self._layers = layers
+
+    def lookup(self, name: str) -> Any:
+        """The value of a root name such as `$fetch`; KeyError if it means nothing here."""
+        special = _SPECIAL.get(name)
+        if special is not None:
+            return special(self)
+        try:
+            return self._context.value(name, self._layers.__getitem__)
+        except KeyError:
+            node = self._flow.nodes.get(name[1:])
+            if node is not None and node.trigger:
+                return self._context.value("$trigger", self._layers.__getitem__)
+            raise
+
+    def names(self) -> Iterator[str]:
+        """Every name that means something here."""
+        yield from self._context.names(self._layers.__getitem__)
+        yield from _SPECIAL
+
+    def _value(self, name: str) -> Any:
+        return self._context.value(name, self._layers.__getitem__)
+
+    def _json(self) -> Any:
+        try:
+            return self._value("$json")
+        except KeyError:
+            return self._output()
+
+    def _output(self) -> Any:
+        if self._branch.from_node is None:
+            return self._value("$trigger")
+        return self._value(f"${self._branch.from_node}")
+
+    def _previous(self) -> Any:
+        """The output of the node before, or the working payload it left."""
+        output = self._output()
+        if isinstance(output, dict) and "$json" in output:
+            return output["$json"]
+        return output
+
+    def _input(self) -> Any:
+        try:
+            return self._value("$input")
+        except KeyError:
+            return self._value("$trigger")
+
+    def _index(self) -> int:
+        if not self._branch.lineage:
+            raise KeyError("$index")
+        return self._branch.lineage[-1].item_index
+
+    def _items(self) -> list[Any]:
+        return [self._value(name) for name in _item_names(self._branch)]
+
+    def _execution_facts(self) -> dict[str, str]:
+        return {"id": self._execution}
+
+    def _workflow_facts(self) -> dict[str, str]:
+        return {"id": self._flow.id, "name": self._flow.name}
+
+
+_SPECIAL = {
+    "$json": BranchScope._json,
+    "$previous": BranchScope._previous,
+    "$input": BranchScope._input,
+    "$index": BranchScope._index,
+    "$items": BranchScope._items,
+    "$execution": BranchScope._execution_facts,
+    "$workflow": BranchScope._workflow_facts,
+}

@@ -1,0 +1,112 @@
+"""The immutable graph that both formats compile to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from rune.core.node import NodeType, Role
+from rune.core.paths import Paths
+
+__all__ = ["Edge", "ErrorPolicy", "Node", "Retry", "Workflow"]
+
+
+class ErrorPolicy(msgspec.Struct, frozen=True):
+    """What a failure of this node means: `halt` the scope, `ignore` it, or `branch` to the error edges."""
+
+    type: str = "halt"
+
+
+class Retry(msgspec.Struct, frozen=True):
+    """How often a failed step is tried again, and how long to rest in between."""
+
+    attempts: int = 1
+    delay: float = 0.0
+    backoff: str = "fixed"
+    max_delay: float = 3600.0
+
+    def rest(self, attempt: int) -> float:
+        """Seconds between the failure of `attempt` (from 1) and the next one."""
+        factor = {"fixed": 1, "linear": attempt, "exponential": 2 ** min(attempt - 1, 32)}[self.backoff]
+        return min(self.delay * factor, self.max_delay)
+
+
+class Edge(msgspec.Struct, frozen=True):
+    """An arrow from a node's port to a node."""
+
+    id: str
+    src: str
+    dst: str
+    port: str = "out"
+    label: str = ""
+
+    @property
+    def is_error(self) -> bool:
+        return self.port == "error"
+
+
+class Node(msgspec.Struct, frozen=True):
+    """One box of the graph, with its parameters compiled once."""
+
+    id: str
+    name: str
+    type: type[NodeType]
+    parameters: Any
+    """A compiled Template of the parameters."""
+    error: ErrorPolicy = ErrorPolicy()
+    retry: Retry | None = None
+    credentials: str | None = None
+    trigger: bool = False
+    deterministic: bool = True
+    """A second run gives the same outcome: the type is pure and no expression asks the clock."""
+
+    @property
+    def role(self) -> Role:
+        return self.type.role
+
+
+class Workflow:
+    """Nodes and edges, and what follows from them, worked out once."""
+
+    def __init__(
+        self, id: str, nodes: Iterable[Node], edges: Iterable[Edge], *, name: str = "", definition: bytes = b""
+    ) -> None:
+        self.id = id
+        self.name = name or id
+        self.definition = definition
+        self.nodes: Mapping[str, Node] = {node.id: node for node in nodes}
+        self.edges: Mapping[str, Edge] = {edge.id: edge for edge in edges}
+        self.outgoing: dict[str, list[Edge]] = {id: [] for id in self.nodes}
+        self.incoming: dict[str, list[Edge]] = {id: [] for id in self.nodes}
+        for edge in self.edges.values():
+            self.outgoing[edge.src].append(edge)
+            self.incoming[edge.dst].append(edge)
+        self._paths: dict[str, Paths] = {}
+        self._routes: dict[tuple[str, str | None], tuple[tuple[Edge, ...], tuple[Edge, ...]]] = {}
+
+    @cached_property
+    def entries(self) -> tuple[str, ...]:
+        """The nodes an execution starts with: the triggers' successors, else the nodes nothing leads to."""
+        triggers = [node.id for node in self.nodes.values() if node.trigger]
+        if triggers:
+            return tuple(dict.fromkeys(edge.dst for t in triggers for edge in self.outgoing[t]))
+        return tuple(id for id, edges in self.incoming.items() if not edges)
+
+    def paths(self, entry: str = "") -> Paths:
+        """Scopes and path counts as seen from `entry`, or from the ordinary entries."""
+        found = self._paths.get(entry)
+        if found is None:
+            found = self._paths[entry] = Paths(self, (entry,) if entry else self.entries)
+        return found
+
+    def route(self, node: str, port: str | None) -> tuple[tuple[Edge, ...], tuple[Edge, ...]]:
+        """The edges that are followed when `node` ends at `port`, and those that are not."""
+        found = self._routes.get((node, port))
+        if found is None:
+            edges = self.outgoing[node]
+            taken = tuple(e for e in edges if e.port == port)
+            found = self._routes[node, port] = (taken, tuple(e for e in edges if e.port != port))
+        return found

@@ -1,0 +1,159 @@
+"""The embedded engine: broker, state, worker and scheduler in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from rune.core.errors import InfrastructureError
+from rune.core.ids import new_execution_id
+from rune.core.messages import CompletionMessage, NodeStatusMessage, Task, decode_task
+from rune.core.ports import Broker, State
+from rune.core.registry import Registry
+from rune.core.workflow import Workflow
+from rune.credentials import Credentials
+from rune.engine import Engine
+from rune.formats.graph import compile_workflow
+from rune.nodes import SERVICES
+from rune.running import Runner
+from rune.scheduler import Scheduler
+from rune.settings import Settings
+from rune.values import expand
+from rune.worker import Worker
+
+__all__ = ["Embedded"]
+
+Listener = Callable[[Sequence[NodeStatusMessage]], None]
+
+
+class Embedded:
+    """Runs executions in this process; made by `Embedded.open`."""
+
+    def __init__(self, settings: Settings, registry: Registry, broker: Broker, state: State) -> None:
+        self.settings = settings
+        self.registry = registry
+        self.broker = broker
+        self.state = state
+        self._runner = Runner(settings, time.time, SERVICES, Credentials(settings.credentials))
+        self.engine = Engine(state, broker, self._compile, self._runner, settings, time.time)
+        self.worker = Worker(self.engine, broker, state, settings)
+        self.scheduler = Scheduler(state, broker, time.time)
+        self._waiting: dict[str, asyncio.Future[CompletionMessage]] = {}
+        self._early: dict[str, CompletionMessage] = {}
+        self._loops: list[asyncio.Task[None]] = []
+
+    def _compile(self, definition: bytes) -> Workflow:
+        return compile_workflow(msgspec.json.decode(definition), self.registry, definition=definition)
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, settings: Settings, registry: Registry, database: str | None = None
+    ) -> AsyncIterator[Embedded]:
+        """Open on a SQLite file, or in memory when `database` is None."""
+        if database is None:
+            from rune.backends.memory import MemoryBroker, MemoryState
+
+            rune = cls(settings, registry, MemoryBroker(), MemoryState())
+            async with rune._running():
+                yield rune
+            return
+        from rune.backends.sqlite import open_sqlite
+
+        async with open_sqlite(database, synchronous=settings.synchronous) as (broker, state):
+            rune = cls(settings, registry, broker, state)
+            async with rune._running():
+                yield rune
+
+    @asynccontextmanager
+    async def _running(self) -> AsyncIterator[None]:
+        loops = [self.worker.run(), self.scheduler.run(), self._collect()]
+        self._loops = [asyncio.create_task(loop) for loop in loops]
+        try:
+            yield
+        finally:
+            for loop in self._loops:
+                loop.cancel()
+            await asyncio.gather(*self._loops, return_exceptions=True)
+            await self._runner.close()
+
+    async def _collect(self) -> None:
+        async for completion in self.broker.completions():
+            waiting = self._waiting.get(completion.execution_id)
+            if waiting is None:
+                self._early[completion.execution_id] = completion
+            elif not waiting.done():
+                waiting.set_result(completion)
+
+    # --- what a caller does ------------------------------------------------------------------------------------
+
+    async def start(
+        self, flow: Workflow, *, input: Any = None, context: Mapping[str, Any] | None = None, priority: int = 0
+    ) -> str:
+        """Start an execution of `flow`; its id."""
+        execution = new_execution_id()
+        values = {"$trigger": input if input is not None else {}, **(context or {})}
+        raw = {key: Raw(msgspec.json.encode(value)) for key, value in values.items()}
+        await self.engine.start(flow, execution, raw, priority=priority)
+        return execution
+
+    async def result(self, execution: str) -> CompletionMessage:
+        """Wait for an execution's end; its completion, with every value in it."""
+        waiting = asyncio.get_running_loop().create_future()
+        if execution in self._early:
+            waiting.set_result(self._early.pop(execution))
+        self._waiting[execution] = waiting
+        await asyncio.wait({waiting, *self._loops}, return_when=asyncio.FIRST_COMPLETED)
+        if not waiting.done():
+            self._raise_broken()
+        completion = waiting.result()
+        if completion.refs:
+            layers = await self.engine.values.load(execution, completion.refs)
+            whole = expand(completion.refs, layers) | completion.final_context
+            completion = msgspec.structs.replace(completion, final_context=whole, refs=())
+        return completion
+
+    async def acknowledge(self, completion: CompletionMessage) -> None:
+        """The completion has been seen: it is not handed out again."""
+        await self.broker.completed(completion)
+
+    def _raise_broken(self) -> None:
+        for loop in self._loops:
+            if loop.done() and not loop.cancelled() and loop.exception() is not None:
+                raise loop.exception()  # type: ignore[misc]
+        raise InfrastructureError("the engine stopped")
+
+    async def live(self) -> list[str]:
+        """The executions that have not ended."""
+        return await self.state.live()
+
+    async def cancel(self, execution: str, reason: str = "cancelled") -> None:
+        """Ask for an execution's end."""
+        task = Task(
+            workflow_id="-",
+            execution_id=execution,
+            current_node="",
+            accumulated_context={},
+            phase="cancel",
+            details=Raw(msgspec.json.encode(reason)),
+            priority=10,
+        )
+        await self.broker.publish([task])
+
+    async def pause(self, execution: str) -> None:
+        """Let nothing further of an execution start."""
+        if await self.state.pause(execution):
+            self.engine.paused |= {execution}
+
+    async def resume(self, execution: str) -> None:
+        """Let a paused execution go on."""
+        parked = await self.state.unpause(execution)
+        self.engine.paused -= {execution}
+        await self.broker.publish([decode_task(task) for task in parked])
+        await self.state.unparked(execution)

@@ -1,0 +1,230 @@
+"""From items to Tasks: reading a source in chunks, and putting branches into messages of the right size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from msgspec import Raw, Struct
+
+from rune.core.context import Context, Layer, Ref
+from rune.core.ids import derive
+from rune.core.messages import Branch, Frame, Task, Twig
+from rune.core.outcome import FanOut, Source
+from rune.core.plan import Step
+from rune.core.workflow import Edge
+from rune.values import FAN_OUT_INLINE, Values
+
+__all__ = ["CHUNK", "Items", "pack"]
+
+CHUNK = 4096
+"""Items that one Task of a split publishes; it leaves the rest to the next."""
+_LARGEST_BATCH = 256
+_BATCH_BYTES = 48 * 1024
+
+_encode = msgspec.json.Encoder().encode
+
+
+class _Stored(Struct):
+    """A fixed list of items, as it is stored."""
+
+    items: list[Raw]
+    labels: list[str] | None = None
+    keys: list[str] | None = None
+
+
+_stored_decoder = msgspec.json.Decoder(_Stored)
+
+
+class Items:
+    """Reads the items of a fan-out and makes their Tasks."""
+
+    def __init__(self, values: Values) -> None:
+        self._values = values
+        self._last: tuple[str, _Stored] | None = None
+        """The stored list read last: a fan-out reads its own again and again."""
+
+    async def fixed(self, execution: str, fan_out: FanOut) -> FanOut:
+        """The same fan-out, its items stored if one Task cannot publish them all."""
+        source = fan_out.source
+        if source.items is None or (len(source.items) <= CHUNK and not fan_out.window):
+            return fan_out
+        data = _encode({"items": source.items, "labels": fan_out.labels, "keys": fan_out.keys})
+        stored = Source(stored=await self._values.store(execution, data), stop=len(source.items))
+        return msgspec.structs.replace(fan_out, source=stored, labels=None, keys=None)
+
+    async def publishable(self, step: Step, fan_out: FanOut, start: int, stop: int | None) -> list[Task]:
+        """The Tasks of items [start, stop), the last one a Task for the rest if they are many."""
+        total = len(fan_out.source)
+        if stop is None:
+            stop = min(total, fan_out.window or total)
+        rest: list[Task] = []
+        node, branch = step.node, step.branch
+        count = Raw(_encode({"count": total}))
+        context = branch.context.having({f"${node.id}": count})
+        if stop - start > 1:
+            context = await self._values.fold_context(step.task.execution_id, context, FAN_OUT_INLINE)
+        branch = msgspec.structs.replace(branch, context=context)
+        if stop - start > CHUNK:
+            cursor = (start + CHUNK, stop)
+            stop = start + CHUNK
+            details = Raw(_encode(fan_out))
+            rest = [step.task_for(node.id, branch, phase="refill", cursor=cursor, details=details)]
+        items = await self._read(step.task.execution_id, fan_out, start, stop)
+        edges = [edge for edge in step.flow.outgoing[node.id] if not edge.is_error]
+        outer = await self._outer(step.task.execution_id, branch)
+        children = self._branches(step, branch, items, edges, outer, total, start)
+        if any(len(memoryview(raw)) > FAN_OUT_INLINE for raw in items.items):
+            folded = await self._values.fold(step.task.execution_id, [b for _, b in children])
+            children = list(zip([e for e, _ in children], folded, strict=True))
+        return [*pack(step.task, children, fan_out.batch or _batch_size(total)), *rest]
+
+    async def _read(self, execution: str, fan_out: FanOut, start: int, stop: int) -> _Stored:
+        source = fan_out.source
+        if source.stored:
+            if self._last is None or self._last[0] != source.stored:
+                data = await self._values.fetch(execution, source.stored)
+                self._last = (source.stored, _stored_decoder.decode(data))
+            whole = self._last[1]
+        elif source.items is not None:
+            whole = _Stored([Raw(_encode(i)) for i in source.items[start:stop]], fan_out.labels, fan_out.keys)
+            return _Stored(whole.items, _cut(whole.labels, start, stop), _cut(whole.keys, start, stop))
+        else:
+            numbers = range(source.start, source.stop, source.stride)[start:stop]
+            return _Stored([Raw(b"%d" % n) for n in numbers])
+        return _Stored(
+            whole.items[start:stop], _cut(whole.labels, start, stop), _cut(whole.keys, start, stop)
+        )
+
+    async def _outer(self, execution: str, branch: Branch) -> dict[str, Raw]:
+        """The enclosing item under a name of its own, so that the new `$item` does not hide it."""
+        if not branch.lineage:
+            return {}
+        layers = await self._values.load(execution, branch.context.needs(frozenset({"$item"})))
+        item = branch.context.raw("$item", layers.__getitem__)
+        return {f"$item.{len(branch.lineage) - 1}": item}
+
+    def _branches(
+        self,
+        step: Step,
+        branch: Branch,
+        items: _Stored,
+        edges: Sequence[Edge],
+        outer: dict[str, Raw],
+        total: int,
+        start: int,
+    ) -> list[tuple[Edge, Branch]]:
+        node, barrier = step.node.id, branch.step
+        above = branch.lineage[-1].branch_id if branch.lineage else step.task.execution_id
+        shared = Layer({**branch.context.inline(), **outer})
+        refs: tuple[Ref, ...] = branch.context.refs
+        children: list[tuple[Edge, Branch]] = []
+        for j, edge in enumerate(edges):
+            path = f".{j}" if len(edges) > 1 else ""
+            for at, item in enumerate(items.items):
+                i = start + at
+                frame = Frame(
+                    node,
+                    i,
+                    f"{above}_{node}_{i}",
+                    total,
+                    barrier,
+                    items.labels[at] if items.labels else "",
+                    items.keys[at] if items.keys else "",
+                )
+                child = Branch(
+                    derive(barrier, edge.id, str(i)),
+                    (*branch.lineage, frame),
+                    Context({"$item": item}, shared, refs),
+                    path,
+                    node,
+                    edge.id,
+                )
+                children.append((edge, child))
+        return children
+
+
+def _cut(texts: list[str] | None, start: int, stop: int) -> list[str] | None:
+    return texts[start:stop] if texts else None
+
+
+def _batch_size(total: int) -> int:
+    """One item a message for few, so that all workers get some; more for many, so that they share its cost."""
+    return max(1, min(_LARGEST_BATCH, total // 64))
+
+
+def pack(task: Task, children: Iterable[tuple[Edge, Branch]], batch: int = _LARGEST_BATCH) -> list[Task]:
+    """Tasks like `task` for these branches: items of one split that go the same way share one."""
+    groups: dict[tuple[object, ...], tuple[Edge, list[Branch]]] = {}
+    tasks: list[Task] = []
+    for edge, branch in children:
+        lineage = branch.lineage
+        if not lineage or batch == 1:
+            tasks.append(_single(task, edge, branch))
+            continue
+        key = (edge.id, lineage[-1].barrier, id(branch.context.shared), branch.context.refs, branch.path)
+        groups.setdefault(key, (edge, []))[1].append(branch)
+    for edge, branches in groups.values():
+        tasks += _batches(task, edge, branches, batch)
+    return tasks
+
+
+def _batches(task: Task, edge: Edge, branches: list[Branch], batch: int) -> Iterable[Task]:
+    at = 0
+    while at < len(branches):
+        size, stop = 0, at
+        while stop < len(branches) and stop - at < batch and (size < _BATCH_BYTES or stop == at):
+            size += sum(map(len, map(memoryview, branches[stop].context.own.values()))) + 100
+            stop += 1
+        if stop - at == 1:
+            yield _single(task, edge, branches[at])
+        else:
+            yield _several(task, edge, branches[at:stop])
+        at = stop
+
+
+def _single(task: Task, edge: Edge, branch: Branch) -> Task:
+    return Task(
+        workflow_id=task.workflow_id,
+        execution_id=task.execution_id,
+        current_node=edge.dst,
+        workflow_definition=task.workflow_definition,
+        accumulated_context=branch.context.inline(),
+        lineage_stack=branch.lineage,
+        from_node=branch.from_node,
+        definition=task.definition,
+        step=branch.step,
+        edge=branch.edge,
+        path=branch.path,
+        refs=branch.context.refs,
+        entry=task.entry,
+        started_at=task.started_at,
+        priority=task.priority,
+    )
+
+
+def _several(task: Task, edge: Edge, branches: list[Branch]) -> Task:
+    first = branches[0]
+    top = first.lineage[-1]
+    above = top.branch_id[: top.branch_id.rfind("_")]
+    shared = Frame(top.split_node_id, -1, above, top.total_items, top.barrier)
+    return Task(
+        workflow_id=task.workflow_id,
+        execution_id=task.execution_id,
+        current_node=edge.dst,
+        workflow_definition=task.workflow_definition,
+        accumulated_context=dict(first.context.shared.raw),
+        lineage_stack=(*first.lineage[:-1], shared),
+        from_node=first.from_node,
+        definition=task.definition,
+        edge=first.edge,
+        path=first.path,
+        refs=first.context.refs,
+        twigs=tuple(
+            Twig(b.step, b.lineage[-1].item_index, dict(b.context.own), b.lineage[-1].label, b.lineage[-1].key)
+            for b in branches
+        ),
+        entry=task.entry,
+        started_at=task.started_at,
+        priority=task.priority,
+    )

@@ -1,0 +1,299 @@
+"""Run a node's own code for one step, and turn whatever it does into an outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from rune.core.context import Layer, Ref
+from rune.core.errors import EngineError, ErrorInfo, InfrastructureError, NodeError
+from rune.core.expressions import Expression, ExpressionError
+from rune.core.json import as_json
+from rune.core.node import Gathered, NodeType
+from rune.core.outcome import Arrive, Done, Failed, FanOut, Join, Outcome, Sleep
+from rune.core.plan import Step
+from rune.core.ports import State
+from rune.core.scope import BranchScope, context_names
+from rune.core.workflow import Retry
+from rune.settings import Settings
+from rune.values import Values
+
+if TYPE_CHECKING:
+    from rune.credentials import Credentials
+
+__all__ = ["Attempt", "Runner", "decode_outcome"]
+
+_log = logging.getLogger("rune.nodes")
+
+
+class Attempt(Struct, frozen=True):
+    """How one try of a step came out."""
+
+    outcome: Outcome
+    started: float
+    retry_in: float | None = None
+    """Seconds until it is tried again."""
+    replayed: bool = False
+    """The outcome was on record already."""
+
+
+class Runner:
+    """Runs node code: pure steps at once, others under a lease and within the concurrency limit."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Callable[[], float],
+        services: Mapping[str, Callable[[], Any]],
+        credentials: Credentials,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._factories = services
+        self._services: dict[str, Any] = {}
+        self._credentials = credentials
+        self._slots = asyncio.Semaphore(settings.concurrency)
+
+    def service(self, name: str) -> Any:
+        """A shared resource, made when it is first asked for."""
+        if name not in self._services:
+            self._services[name] = self._factories[name]()
+        return self._services[name]
+
+    async def close(self) -> None:
+        """Close the shared resources."""
+        services, self._services = self._services, {}
+        for service in services.values():
+            await service.close()
+
+    async def run_pure(
+        self, steps: Sequence[Step], values: Values, gathered: Gathered | None = None
+    ) -> list[Attempt]:
+        """Run steps that never wait."""
+        attempts: list[Attempt] = []
+        started = self._clock()
+        layers: Mapping[Ref, Layer] = {}
+        loaded: tuple[Ref, ...] | None = None
+        names = steps[0].node.parameters.names
+        for step in steps:
+            if step.branch.context.refs and (loaded is None or step.branch.context.refs != loaded):
+                wanted = context_names(names, step.flow, step.branch)
+                layers = await values.load(step.task.execution_id, step.branch.context.needs(wanted))
+                loaded = step.branch.context.refs
+            attempts.append(self._try_pure(step, layers, gathered, started, values))
+        return attempts
+
+    def _try_pure(
+        self,
+        step: Step,
+        layers: Mapping[Ref, Layer],
+        gathered: Gathered | None,
+        started: float,
+        values: Values,
+    ) -> Attempt:
+        node = step.node
+        policy: Retry | None = None
+        try:
+            context = _Context(self, step, layers, gathered)
+            parameters: NodeType = node.parameters.constant or node.parameters.resolve(context.scope)
+            policy = node.retry or parameters.retry_policy()
+            outcome = _at_once(parameters.run(context))
+            return Attempt(self._sealed(step, outcome, values), started)
+        except Exception as error:  # noqa: BLE001 - node code may raise anything
+            return self._failed(step, error, started, policy)
+
+    async def run(self, step: Step, values: Values, state: State, record: bytes | None) -> Attempt:
+        """Run one step, or read its record."""
+        started = self._clock()
+        if record is not None:
+            return Attempt(decode_outcome(record), started, replayed=True)
+        if step.fence >= self._settings.max_starts > 0:
+            error = EngineError(
+                f"its worker died {step.fence - 1} times while running it", "WORKER_LOST", {"starts": step.fence}
+            )
+            return self._failed(step, error, started, None)
+        async with self._slots:
+            if not step.fence:
+                return await self._try(step, values)
+            return await self._kept_alive(step, state, self._try(step, values))
+
+    async def _try(self, step: Step, values: Values) -> Attempt:
+        started = self._clock()
+        policy: Retry | None = None
+        try:
+            branch, node = step.branch, step.node
+            wanted = context_names(node.parameters.names, step.flow, branch)
+            layers = await values.load(step.task.execution_id, branch.context.needs(wanted))
+            context = _Context(self, step, layers, None)
+            parameters: NodeType = node.parameters.constant or node.parameters.resolve(context.scope)
+            policy = node.retry or parameters.retry_policy()
+            context.last_attempt = policy is None or context.attempt >= policy.attempts
+            outcome = await parameters.run(context)
+            return Attempt(self._sealed(step, outcome, values), started)
+        except InfrastructureError:
+            raise
+        except Exception as error:  # noqa: BLE001 - node code may raise anything
+            return self._failed(step, error, started, policy)
+
+    async def _kept_alive(self, step: Step, state: State, work: Awaitable[Attempt]) -> Attempt:
+        """Renew the lease for as long as the step runs."""
+        task = asyncio.ensure_future(work)
+        try:
+            while True:
+                done, _ = await asyncio.wait({task}, timeout=self._settings.lease / 4)
+                if done:
+                    return task.result()
+                until = self._clock() + self._settings.lease
+                await state.renew(step.task.execution_id, step.branch.step, step.fence, until)
+        finally:
+            task.cancel()
+
+    def _sealed(self, step: Step, outcome: Outcome, values: Values) -> Outcome:
+        """The outcome with its data as JSON bytes, looked through and masked."""
+        sealed = _raw(outcome, trusted=step.node.type.trusted)
+        if step.node.credentials:
+            sealed = _masked(sealed, self._credentials.mask.data)
+        output = getattr(sealed, "output", None)
+        if isinstance(output, Raw):
+            values.check(output, "its output")
+        return sealed
+
+    def _failed(self, step: Step, error: Exception, started: float, policy: Retry | None) -> Attempt:
+        node = step.node
+        mask = self._credentials.mask
+        match error:
+            case NodeError():
+                info = ErrorInfo(error.message, error.code, error.details, node.id)
+            case ExpressionError():
+                hint = f"; {error.hint}" if error.hint else ""
+                info = ErrorInfo(f"{error.message}{hint}", error.code, None, node.id)
+            case _:
+                _log.debug("node %s raised", node.id, exc_info=error)
+                info = ErrorInfo(f"{type(error).__name__}: {error}", "NODE_RAISED", None, node.id)
+        if node.credentials:
+            info = msgspec.json.decode(mask.data(msgspec.json.encode(info)), type=ErrorInfo)
+        retry_in = None
+        if policy is not None and step.task.attempt < policy.attempts:
+            if node.retry is not None or (isinstance(error, NodeError) and error.retryable):
+                retry_in = policy.rest(step.task.attempt)
+        return Attempt(Failed(info, isinstance(error, EngineError)), started, retry_in)
+
+
+class _Context:
+    """The StepContext of one step."""
+
+    __slots__ = ("_runner", "_step", "attempt", "gathered", "last_attempt", "scope")
+
+    def __init__(
+        self, runner: Runner, step: Step, layers: Mapping[Ref, Layer], gathered: Gathered | None
+    ) -> None:
+        self._runner = runner
+        self._step = step
+        self.gathered = gathered
+        self.attempt = step.task.attempt
+        self.last_attempt = True
+        self.scope = BranchScope(step.flow, step.task.execution_id, step.branch, layers)
+
+    @property
+    def step(self) -> str:
+        return self._step.branch.step
+
+    @property
+    def execution_id(self) -> str:
+        return self._step.task.execution_id
+
+    @property
+    def workflow_id(self) -> str:
+        return self._step.task.workflow_id
+
+    @property
+    def node_id(self) -> str:
+        return self._step.node.id
+
+    @property
+    def node_name(self) -> str:
+        return self._step.node.name
+
+    def evaluate(self, expression: Expression, names: Mapping[str, Any] | None = None) -> Any:
+        return expression.evaluate(_Over(names, self.scope) if names else self.scope)
+
+    def now(self) -> float:
+        return self._runner._clock()
+
+    async def credential(self) -> Mapping[str, Any]:
+        reference = self._step.node.credentials
+        return await self._runner._credentials.resolve(reference) if reference else {}
+
+    def service(self, name: str) -> Any:
+        return self._runner.service(name)
+
+    def log(self, level: str, message: str) -> None:
+        number = getattr(logging, level.upper(), logging.INFO)
+        text = self._runner._credentials.mask.text(message)
+        _log.log(number, "%s: %s", self.node_name, text, extra={"execution": self.execution_id})
+
+
+class _Over:
+    """Names laid over a scope."""
+
+    __slots__ = ("_names", "_scope")
+
+    def __init__(self, names: Mapping[str, Any], scope: BranchScope) -> None:
+        self._names = names
+        self._scope = scope
+
+    def lookup(self, name: str) -> Any:
+        return self._names[name] if name in self._names else self._scope.lookup(name)
+
+    def names(self) -> list[str]:
+        return [*self._names, *self._scope.names()]
+
+
+def _at_once(coroutine: Coroutine[Any, Any, Outcome]) -> Outcome:
+    """The result of a coroutine that never waits."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        outcome: Outcome = stop.value
+        return outcome
+    coroutine.close()
+    raise EngineError("a pure node waited for something", "NODE_NOT_PURE")
+
+
+def _raw(outcome: Outcome, *, trusted: bool) -> Outcome:
+    match outcome:
+        case Done():
+            return Done(as_json(outcome.output, trusted=trusted), outcome.port, outcome.working)
+        case Arrive():
+            return Arrive(as_json(outcome.result, trusted=trusted), outcome.folds)
+        case Join():
+            return Join(as_json(outcome.payload, trusted=trusted))
+        case Sleep():
+            return Sleep(outcome.until, as_json(outcome.output, trusted=trusted))
+        case Failed() | FanOut():
+            return outcome
+        case _:
+            raise NodeError(f"returned {type(outcome).__name__}, which is no Outcome", "NODE_OUTCOME")
+
+
+def _masked(outcome: Outcome, mask: Callable[[bytes], bytes]) -> Outcome:
+    match outcome:
+        case Done(output=Raw() as output):
+            return msgspec.structs.replace(outcome, output=Raw(mask(bytes(output))))
+        case Sleep(output=Raw() as output):
+            return msgspec.structs.replace(outcome, output=Raw(mask(bytes(output))))
+        case _:
+            return outcome
+
+
+_outcome_decoder: msgspec.json.Decoder[Outcome] = msgspec.json.Decoder(Outcome)
+
+
+def decode_outcome(record: bytes) -> Outcome:
+    """A recorded outcome, its data as JSON bytes again."""
+    return _raw(_outcome_decoder.decode(record), trusted=True)

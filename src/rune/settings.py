@@ -1,0 +1,74 @@
+"""Every setting, once: flags over `RUNE_*` variables over defaults."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from rune.core.errors import RuneError
+
+__all__ = ["Settings", "SettingsError", "load_settings", "state_directory"]
+
+
+class SettingsError(RuneError):
+    """A setting that makes no sense."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """How this process runs; each field is also the variable `RUNE_<FIELD>`."""
+
+    db: str | None = None
+    """The SQLite file of the embedded engine; None is one in the user's state directory."""
+    synchronous: Literal["normal", "full"] = "normal"
+    """`normal` survives the death of the process, `full` also that of the machine."""
+    modules: tuple[str, ...] = ()
+    """Modules that define node types of your own."""
+    credentials: str | None = None
+    """JSON, or the path of a JSON file, with credentials by id."""
+    concurrency: int = 64
+    """Tasks, and steps with effects, that run at the same time."""
+    prefetch: int = 128
+    lease: float = 60.0
+    """Seconds a running step is safe from being started elsewhere, renewed while it runs."""
+    hold: float = 300.0
+    """Seconds after which a running step gives its delivery back and lives on its lease."""
+    timeout: float = 300.0
+    """Seconds without progress after which a join that names no timeout gives up."""
+    max_starts: int = 3
+    """The start at which a step that keeps killing its worker fails."""
+    max_value: int = 64 * 1024 * 1024
+    """Bytes a single value may have."""
+    retention: float = 7 * 24 * 3600.0
+    """Seconds a tombstone and the values of a completion are kept."""
+    retry_delays: tuple[float, ...] = (5.0, 25.0, 125.0)
+    """Rests before an unexpected error is tried again; after the last, the message is dead-lettered."""
+
+
+def load_settings(flags: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+    """The settings of this process."""
+    environ = os.environ if environ is None else environ
+    values: dict[str, Any] = {}
+    for field in msgspec.structs.fields(Settings):
+        name = f"RUNE_{field.name.upper()}"
+        if name in environ:
+            text = environ[name]
+            values[field.name] = text.split(",") if field.type in _LISTS else text
+    values.update({k: v for k, v in (flags or {}).items() if v is not None})
+    try:
+        return msgspec.convert(values, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"a setting is wrong: {error} (variables are called RUNE_<NAME>)") from error
+
+
+_LISTS = (tuple[str, ...], tuple[float, ...])
+
+
+def state_directory(environ: Mapping[str, str] | None = None) -> Path:
+    """Where the user's databases live."""
+    environ = os.environ if environ is None else environ
+    base = environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(base) / "rune"

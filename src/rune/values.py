@@ -1,0 +1,152 @@
+"""Large values: stored once by their hash, fetched when something reads them, kept decoded while there is room."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+from msgspec import Raw
+
+from rune.core.context import Context, Layer, Ref
+from rune.core.errors import EngineError
+from rune.core.ids import content_hash
+from rune.core.messages import Branch
+from rune.core.ports import State
+
+__all__ = ["FAN_OUT_INLINE", "INLINE", "LARGE", "Values", "expand"]
+
+LARGE = 64 * 1024
+"""A single value over this is stored by itself."""
+INLINE = 16 * 1024
+"""Values that travel in a message together weigh at most this; more become one stored layer."""
+FAN_OUT_INLINE = 1024
+"""The same for what every item of a fan-out would carry along."""
+
+_layer_decoder = msgspec.json.Decoder(dict[str, Raw])
+
+
+class Values:
+    """Stores what is too large to travel, and remembers what was read lately."""
+
+    def __init__(self, state: State, *, cache_bytes: int = 64 * 1024 * 1024, max_value: int = 64 * 1024 * 1024) -> None:
+        self._state = state
+        self._room = cache_bytes
+        self._max_value = max_value
+        self._layers: OrderedDict[tuple[str, str], tuple[Layer, int]] = OrderedDict()
+        self._weight = 0
+
+    # --- reading -----------------------------------------------------------------------------------------------
+
+    async def load(self, execution: str, refs: Iterable[Ref]) -> dict[Ref, Layer]:
+        """The layers behind these references."""
+        found: dict[Ref, Layer] = {}
+        missing: list[Ref] = []
+        for ref in refs:
+            known = self._layers.get((ref.hash, ref.key))
+            if known is None:
+                missing.append(ref)
+            else:
+                self._layers.move_to_end((ref.hash, ref.key))
+                found[ref] = known[0]
+        if missing:
+            data = await self._state.get(execution, list({ref.hash for ref in missing}))
+            for ref in missing:
+                if ref.hash not in data:
+                    raise EngineError(f"the stored value of '{ref.key or 'the context'}' is gone", "VALUE_MISSING")
+                found[ref] = self._remember(ref, data[ref.hash])
+        return found
+
+    async def fetch(self, execution: str, hash: str) -> bytes:
+        """One stored value as its bytes."""
+        data = await self._state.get(execution, [hash])
+        if hash not in data:
+            raise EngineError("a stored value is gone", "VALUE_MISSING", {"hash": hash})
+        return data[hash]
+
+    def _remember(self, ref: Ref, data: bytes) -> Layer:
+        layer = Layer({ref.key: Raw(data)} if ref.key else _layer_decoder.decode(data))
+        self._layers[ref.hash, ref.key] = (layer, len(data))
+        self._weight += len(data)
+        while self._weight > self._room and len(self._layers) > 1:
+            self._weight -= self._layers.popitem(last=False)[1][1]
+        return layer
+
+    # --- storing -----------------------------------------------------------------------------------------------
+
+    def check(self, raw: Raw, what: str) -> None:
+        """Refuse a value that is larger than any may be."""
+        size = len(memoryview(raw))
+        if size > self._max_value:
+            raise EngineError(
+                f"{what} is {size:,} bytes, more than the limit of {self._max_value:,}; "
+                "split it, store it elsewhere and pass on where, or raise RUNE_MAX_VALUE",
+                "VALUE_TOO_LARGE",
+                {"bytes": size, "limit": self._max_value},
+            )
+
+    async def fold(self, execution: str, branches: Sequence[Branch], limit: int = INLINE) -> list[Branch]:
+        """The same branches, none carrying more than `limit` bytes of values in its messages."""
+        stored: dict[str, bytes] = {}
+        memo: dict[int, Context] = {}
+        folded: list[Branch] = []
+        for branch in branches:
+            context = branch.context
+            if context.size > limit:
+                # Children of one step share one context: fold it once.
+                known = memo.get(id(context))
+                if known is None:
+                    known = memo[id(context)] = _folded(context, stored)
+                branch = msgspec.structs.replace(branch, context=known)
+            folded.append(branch)
+        if stored:
+            await self._state.put(execution, stored)
+        return folded
+
+    async def fold_context(self, execution: str, context: Context, limit: int = INLINE) -> Context:
+        """The same context, carrying at most `limit` bytes."""
+        if context.size <= limit:
+            return context
+        stored: dict[str, bytes] = {}
+        folded = _folded(context, stored)
+        await self._state.put(execution, stored)
+        return folded
+
+    async def store(self, execution: str, data: bytes) -> str:
+        """Store one value; its hash."""
+        hash = content_hash(data)
+        await self._state.put(execution, {hash: data})
+        return hash
+
+
+def _folded(context: Context, stored: dict[str, bytes]) -> Context:
+    refs = list(context.refs)
+    small: dict[str, Raw] = {}
+    for key, raw in context.inline().items():
+        if len(memoryview(raw)) > LARGE:
+            refs.append(_ref(bytes(raw), stored, key))
+        else:
+            small[key] = raw
+    if small:
+        refs.append(_ref(msgspec.json.encode(small), stored))
+    return Context({}, refs=_compacted(refs))
+
+
+def _ref(data: bytes, stored: dict[str, bytes], key: str = "") -> Ref:
+    hash = content_hash(data)
+    stored[hash] = data
+    return Ref(hash, len(data), key)
+
+
+def _compacted(refs: list[Ref]) -> tuple[Ref, ...]:
+    """A value stored anew hides the older one of its name."""
+    last = {ref.key: i for i, ref in enumerate(refs) if ref.key}
+    return tuple(ref for i, ref in enumerate(refs) if not ref.key or last[ref.key] == i)
+
+
+def expand(refs: Iterable[Ref], layers: Mapping[Ref, Layer]) -> dict[str, Raw]:
+    """All the values behind stored references, the newest of each name."""
+    values: dict[str, Raw] = {}
+    for ref in refs:
+        values.update(layers[ref].raw)
+    return values
