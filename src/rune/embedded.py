@@ -21,10 +21,10 @@ from rune.credentials import Credentials
 from rune.engine import Engine
 from rune.formats.graph import compile_workflow
 from rune.nodes import SERVICES
-from rune.running import Runner
+from rune.engine.running import Runner
 from rune.scheduler import Scheduler
 from rune.settings import Settings
-from rune.values import expand
+from rune.engine.values import expand
 from rune.worker import Worker
 
 __all__ = ["Embedded"]
@@ -44,12 +44,16 @@ class Embedded:
         self.engine = Engine(state, broker, self._compile, self._runner, settings, time.time)
         self.worker = Worker(self.engine, broker, state, settings)
         self.scheduler = Scheduler(state, broker, time.time)
+        self.flows: dict[str, Workflow] = {}
+        """The workflows that this process has come to know, by id."""
         self._waiting: dict[str, asyncio.Future[CompletionMessage]] = {}
         self._early: dict[str, CompletionMessage] = {}
         self._loops: list[asyncio.Task[None]] = []
 
     def _compile(self, definition: bytes) -> Workflow:
-        return compile_workflow(msgspec.json.decode(definition), self.registry, definition=definition)
+        flow = compile_workflow(msgspec.json.decode(definition), self.registry, definition=definition)
+        self.flows[flow.id] = flow
+        return flow
 
     @classmethod
     @asynccontextmanager
@@ -98,6 +102,7 @@ class Embedded:
     ) -> str:
         """Start an execution of `flow`; its id."""
         execution = new_execution_id()
+        self.flows[flow.id] = flow
         values = {"$trigger": input if input is not None else {}, **(context or {})}
         raw = {key: Raw(msgspec.json.encode(value)) for key, value in values.items()}
         await self.engine.start(flow, execution, raw, priority=priority)
@@ -132,6 +137,14 @@ class Embedded:
     async def live(self) -> list[str]:
         """The executions that have not ended."""
         return await self.state.live()
+
+    async def unfinished(self) -> list[str]:
+        """The executions that have not ended, and those whose end nobody has acknowledged."""
+        return list(dict.fromkeys([*await self.state.live(), *self._early]))
+
+    def listen(self, listener: Listener) -> None:
+        """Have every status told to `listener`, in lists."""
+        self.broker.listeners.append(listener)  # type: ignore[attr-defined]
 
     async def cancel(self, execution: str, reason: str = "cancelled") -> None:
         """Ask for an execution's end."""

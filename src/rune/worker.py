@@ -30,6 +30,9 @@ class Worker:
 
     async def run(self) -> None:
         """Take and handle deliveries until cancelled, or until State or Broker is out of reach."""
+        ended, self._engine.paused = await self._state.news()
+        self._engine.ended.update(ended)
+        self._engine.on_end = self._forsake
         self._broken = asyncio.get_running_loop().create_future()
         intake = asyncio.ensure_future(self._take())
         try:
@@ -62,16 +65,15 @@ class Worker:
         running = dict(self._running)
         for task in running:
             task.cancel()
-        if running:
-            await asyncio.gather(*running, return_exceptions=True)
+        await asyncio.gather(*running, return_exceptions=True)
+        for delivery in running.values():
+            await self._broker.give_back(delivery)
 
-    async def cancel(self, execution: str) -> None:
-        """Stop what runs for an execution that has ended."""
-        for task, delivery in list(self._running.items()):
-            if delivery.task.execution_id == execution:
+    def _forsake(self, execution: str) -> None:
+        """Stop what still runs for an execution that has ended."""
+        for task, delivery in self._running.items():
+            if delivery.task.execution_id == execution and task is not asyncio.current_task():
                 task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-                await self._broker.finish(delivery)
 
     async def _handle(self, delivery: Delivery) -> None:
         try:
@@ -81,6 +83,10 @@ class Worker:
                     await self._engine.handle(delivery)
             else:
                 await self._engine.handle(delivery)
+        except asyncio.CancelledError:
+            if delivery.task.execution_id not in self._engine.ended:
+                raise
+            await self._broker.finish(delivery)
         except InfrastructureError:
             raise
         except (MessageError, DefinitionError, EngineError) as error:

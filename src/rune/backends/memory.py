@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from rune.core.ledger import BarrierRow, EndRow, ExecutionRow, Ledger, MergeRow, ScopeRow, StepRow
+from rune.core.ledger import Ledger
 from rune.core.messages import CompletionMessage, NodeStatusMessage, Task, encode
 from rune.core.ports import (
     Answer,
@@ -24,6 +24,7 @@ from rune.core.ports import (
     Place,
     Timer,
 )
+from rune.core.rows import BarrierRow, EndRow, ExecutionRow, MergeRow, ScopeRow, StepRow
 
 __all__ = ["MemoryBroker", "MemoryState", "barrier_view"]
 

@@ -37,6 +37,12 @@ class Layer:
         value = self._decoded[key] = _decode(self.raw[key])
         return value
 
+    def without(self, keys: set[str]) -> Layer:
+        """This layer but for `keys`."""
+        if keys.isdisjoint(self.raw):
+            return self
+        return Layer({key: raw for key, raw in self.raw.items() if key not in keys})
+
 
 EMPTY = Layer({})
 
@@ -58,6 +64,12 @@ class Context:
     def having(self, values: Mapping[str, Raw]) -> Context:
         """This context and these values."""
         return Context({**self.own, **values}, self.shared, self.refs)
+
+    def referring(self, refs: tuple[Ref, ...]) -> Context:
+        """This context and these stored values."""
+        hidden = {ref.key for ref in refs}
+        own = {key: raw for key, raw in self.own.items() if key not in hidden}
+        return Context(own, self.shared.without(hidden), (*self.refs, *refs))
 
     @property
     def size(self) -> int:

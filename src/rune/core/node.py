@@ -61,6 +61,9 @@ class StepContext(Protocol):
     def evaluate(self, expression: Expression, names: Mapping[str, Any] | None = None) -> Any:
         """Evaluate an expression in this branch, with `names` (such as `$item`) laid over it."""
 
+    def previous(self) -> msgspec.Raw:
+        """The output of the node before, or the working payload it left, as JSON bytes."""
+
     def now(self) -> float:
         """Seconds since the epoch."""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from rune.core.context import Ref
 from rune.core.errors import ErrorInfo
 
 __all__ = ["Arrive", "Done", "Failed", "FanOut", "Join", "Outcome", "Policy", "Sleep", "Source"]
@@ -19,6 +20,8 @@ class Done(msgspec.Struct, frozen=True, tag="done", omit_defaults=True):
     """None follows no edge at all."""
     working: bool = False
     """The output is `{"$json": payload}` and becomes the branch's working payload."""
+    refs: tuple[Ref, ...] = ()
+    """Where the output is stored, once the engine found it too large to travel."""
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed", omit_defaults=True):
@@ -83,9 +86,7 @@ class Arrive(msgspec.Struct, frozen=True, tag="arrive", omit_defaults=True):
 
 
 class Join(msgspec.Struct, frozen=True, tag="join", omit_defaults=True):
-    """The branch has reached a merge, and brings this payload."""
-
-    payload: Any = None
+    """The branch has reached a merge."""
 
 
 Outcome = Done | Failed | Sleep | FanOut | Arrive | Join

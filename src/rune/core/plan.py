@@ -34,7 +34,7 @@ from rune.core.ports import (
 )
 from rune.core.workflow import Edge, Node, Workflow
 
-__all__ = ["Follow", "Limits", "Plan", "Snapshot", "Step", "merge_id", "plan"]
+__all__ = ["Follow", "Limits", "Plan", "Snapshot", "Step", "plan", "simply", "working_payload"]
 
 Plan = Generator[Sequence[Operation], Answer, "Follow"]
 
@@ -46,7 +46,6 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
     refs: tuple[Ref, ...] = ()
     path: str = ""
     from_node: str | None = None
-    payload: Raw = Raw(b"null")
 
 
 class Limits(Struct, frozen=True):
@@ -93,7 +92,7 @@ class Follow(Struct):
     children: list[tuple[Edge, Branch]] = []
     tasks: list[Task] = []
     """Tasks for joins that this step opened, and refills."""
-    fan_out: bool = False
+    fan_out: FanOut | None = None
     ending: Ending | None = None
     dropped: bool = False
     answer: Answer = Answer()
@@ -101,7 +100,7 @@ class Follow(Struct):
     """The outcome that counts: the recorded one, where there was one."""
 
 
-def merge_id(execution: str, lineage: tuple[Frame, ...], node: str) -> str:
+def _merge_id(execution: str, lineage: tuple[Frame, ...], node: str) -> str:
     """The step that a merge runs as, once it opens."""
     return derive(execution, scope_key(scope_of(lineage)), node)
 
@@ -129,6 +128,14 @@ def plan(step: Step, outcome: Outcome, replay: Callable[[bytes], Outcome]) -> Pl
             return follow
 
 
+def simply(*operations: Operation) -> Plan:
+    """A plan that asks for this, and publishes only what it happens to open."""
+    answer = yield operations
+    follow = _followed(answer)
+    follow.dropped = answer.gone or answer.dropped
+    return follow
+
+
 def _decide(step: Step, outcome: Outcome, record: list[Operation]) -> Plan:
     match outcome:
         case Done():
@@ -152,10 +159,15 @@ def _go_on(step: Step, outcome: Done, record: list[Operation]) -> Plan:
         dead: Iterable[Edge] = step.paths.beyond(step.node.id)
     else:
         taken, dead = step.flow.route(step.node.id, outcome.port)
-    values = {f"${step.node.id}": outcome.output}
-    if outcome.working:
-        values["$json"] = working_payload(outcome.output)
-    return (yield from _leave(step, step.branch.context.having(values), taken, dead, record))
+    context = step.branch.context
+    if outcome.refs:
+        context = context.referring(outcome.refs)
+    else:
+        values = {f"${step.node.id}": outcome.output}
+        if outcome.working:
+            values["$json"] = working_payload(outcome.output)
+        context = context.having(values)
+    return (yield from _leave(step, context, taken, dead, record))
 
 
 def _fail(step: Step, outcome: Failed, record: list[Operation]) -> Plan:
@@ -237,7 +249,7 @@ def _arrive(step: Step, outcome: Arrive, record: list[Operation]) -> Plan:
 def _join(step: Step, outcome: Join, record: list[Operation]) -> Plan:
     branch = step.branch
     order = next((i for i, e in enumerate(step.flow.incoming[step.node.id]) if e.id == branch.edge), 0)
-    payload = _snapshot(branch.context, branch, outcome.payload)
+    payload = _snapshot(branch.context, branch)
     rule = _rule(step, step.node, arriving=True)
     answer = yield [*record, ArriveAt(rule, order, payload)]
     follow = _followed(answer)
@@ -289,7 +301,7 @@ def _fan_out(step: Step, outcome: FanOut, record: list[Operation]) -> Plan:
     )
     dead = [e for e in step.flow.outgoing[node.id] if e.is_error] if gather != node.id else []
     follow = yield from _leave_open(step, opening, dead, record)
-    follow.fan_out = total > 0
+    follow.fan_out = outcome if total else None
     return follow
 
 
@@ -331,9 +343,9 @@ class _Working(Struct):
     payload: Raw = msgspec.field(name="$json")
 
 
-def _snapshot(context: Context, branch: Branch | None = None, payload: Raw = Raw(b"null")) -> bytes:
+def _snapshot(context: Context, branch: Branch | None = None) -> bytes:
     path, source = (branch.path, branch.from_node) if branch else ("", None)
-    return msgspec.json.encode(Snapshot(context.inline(), context.refs, path, source, payload))
+    return msgspec.json.encode(Snapshot(context.inline(), context.refs, path, source))
 
 
 def _lost(step: Step, teller: str, dead: Iterable[Edge]) -> list[Operation]:
@@ -348,7 +360,7 @@ def _lost(step: Step, teller: str, dead: Iterable[Edge]) -> list[Operation]:
 
 
 def _rule(step: Step, node: Node, *, arriving: bool = False) -> Rule:
-    merge = merge_id(step.task.execution_id, step.branch.lineage, node.id)
+    merge = _merge_id(step.task.execution_id, step.branch.lineage, node.id)
     parameters = node.parameters.constant
     return Rule(
         merge,
@@ -364,7 +376,7 @@ def _node_of(step: Step, merge: str) -> str:
     return next(
         id
         for id in step.paths.expected
-        if merge_id(step.task.execution_id, step.branch.lineage, id) == merge
+        if _merge_id(step.task.execution_id, step.branch.lineage, id) == merge
     )
 
 

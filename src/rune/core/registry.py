@@ -9,7 +9,7 @@ from typing import Any, TypeVar, get_type_hints, overload
 import msgspec
 
 from rune.core.errors import DefinitionError, Problem
-from rune.core.expressions import suggest
+from rune.core.expressions import Expression, suggest
 from rune.core.node import NodeType, StepContext
 from rune.core.outcome import Done, Outcome
 from rune.core.workflow import Retry
@@ -129,7 +129,12 @@ def _parameters(function: Callable[..., Any]) -> tuple[list[Any], dict[str, str]
     """The fields, the field of each parameter, and the parameter that gets the context."""
     from inspect import Parameter, signature
 
-    hints = get_type_hints(function, include_extras=True)
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise TypeError(
+            f"@rune.node: {function.__qualname__} has an annotation that is not known: {error}"
+        ) from error
     fields: list[Any] = []
     passed: dict[str, str] = {}
     contextual: str | None = None
@@ -168,10 +173,7 @@ def _runner(
         raise TypeError(f"@rune.node: {function.__qualname__} is async, so it cannot be pure")
 
     async def run(self: NodeType, context: StepContext) -> Outcome:
-        from copy import deepcopy
-
-        # What the engine keeps for other steps must not change with what a user's function does to it.
-        arguments = {name: deepcopy(getattr(self, field)) for name, field in passed.items()}
+        arguments = {name: _copied(getattr(self, field)) for name, field in passed.items()}
         if contextual is not None:
             arguments[contextual] = context
         if waits:
@@ -183,6 +185,15 @@ def _runner(
         return result if isinstance(result, Outcome) else Done(result)
 
     return run
+
+
+def _copied(value: Any) -> Any:
+    """A value for a user's function, which may change it; the engine keeps its own for other steps."""
+    if isinstance(value, Expression):
+        return value
+    from copy import deepcopy
+
+    return deepcopy(value)
 
 
 # --- finding them ------------------------------------------------------------------------------------------

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec import Raw, Struct, field, json
+
 from rune.core.context import Context, Layer, Ref
 from rune.core.messages import Branch
 from rune.core.workflow import Workflow
 
-__all__ = ["BranchScope", "context_names"]
+__all__ = ["BranchScope", "context_names", "unwrapped"]
 
 
 def context_names(names: frozenset[str], flow: Workflow, branch: Branch) -> frozenset[str]:
@@ -28,6 +30,22 @@ def _item_names(branch: Branch) -> list[str]:
     """The enclosing items' names in the context, outermost first."""
     depth = len(branch.lineage)
     return [f"$item.{i}" for i in range(depth - 1)] + ["$item"] * (depth > 0)
+
+
+class _Working(Struct):
+    payload: Raw = field(name="$json", default=Raw(b""))
+
+
+_working_decoder = json.Decoder(_Working)
+
+
+def unwrapped(output: Raw) -> Raw:
+    """The working payload in an output that is one, `{"$json": payload}`; else the output."""
+    data = memoryview(output)
+    if data[:1] != b"{":
+        return output
+    payload = _working_decoder.decode(output).payload
+    return payload if len(memoryview(payload)) else output
 
 
 class BranchScope:
@@ -73,6 +91,10 @@ class BranchScope:
         if self._branch.from_node is None:
             return self._value("$trigger")
         return self._value(f"${self._branch.from_node}")
+
+    def previous(self) -> Raw:
+        """The output of the node before, or the working payload it left, undecoded."""
+        return unwrapped(self._context.raw(f"${self._branch.from_node}", self._layers.__getitem__))
 
     def _previous(self) -> Any:
         """The output of the node before, or the working payload it left."""

@@ -7,11 +7,13 @@ from time import gmtime
 
 from msgspec import Raw
 
+from rune.core.context import Ref
+from rune.core.errors import ErrorInfo
 from rune.core.messages import NodeStatusMessage
 from rune.core.outcome import Arrive, Done, Failed, FanOut, Join, Sleep
 from rune.core.plan import Follow, Step
 from rune.core.ports import Broker
-from rune.running import Attempt
+from rune.engine.running import Attempt
 
 __all__ = ["Statuses", "iso"]
 
@@ -65,8 +67,10 @@ class Statuses:
             details = {"retry_at": iso(now + attempt.retry_in), "attempt": step.task.attempt}
             return _status(step, "failed", at, ms, error=attempt.outcome.error, details=details)
         match follow.outcome:
+            case Done(refs=(ref, *_)):
+                return _status(step, "success", at, ms, output_ref=ref)
             case Done(output=output):
-                return _status(step, "success", at, ms, output=_shown(output))
+                return _status(step, "success", at, ms, output=output)
             case Failed(error=error):
                 return _status(step, "failed", at, ms, error=error)
             case Sleep(until=until):
@@ -98,10 +102,6 @@ class Statuses:
         return _status(step, "waiting", at, ms, details=details)
 
 
-def _shown(output: object) -> Raw | None:
-    return output if isinstance(output, Raw) else None
-
-
 def _status(
     step: Step,
     status: str,
@@ -109,7 +109,8 @@ def _status(
     ms: int,
     *,
     output: Raw | None = None,
-    error: object = None,
+    output_ref: Ref | None = None,
+    error: ErrorInfo | None = None,
     details: dict[str, object] | None = None,
 ) -> NodeStatusMessage:
     return NodeStatusMessage(
@@ -118,7 +119,8 @@ def _status(
         node_id=step.node.id,
         status=status,  # type: ignore[arg-type]
         output=output,
-        error=error,  # type: ignore[arg-type]
+        error=error,
+        output_ref=output_ref,
         executed_at=at,
         duration_ms=ms,
         node_name=step.node.name,

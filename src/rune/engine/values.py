@@ -13,6 +13,7 @@ from rune.core.errors import EngineError
 from rune.core.ids import content_hash
 from rune.core.messages import Branch
 from rune.core.ports import State
+from rune.core.workflow import Edge
 
 __all__ = ["FAN_OUT_INLINE", "INLINE", "LARGE", "Values", "expand"]
 
@@ -85,25 +86,27 @@ class Values:
                 {"bytes": size, "limit": self._max_value},
             )
 
-    async def fold(self, execution: str, branches: Sequence[Branch], limit: int = INLINE) -> list[Branch]:
-        """The same branches, none carrying more than `limit` bytes of values in its messages."""
+    async def fold_all(
+        self, execution: str, children: Sequence[tuple[Edge, Branch]]
+    ) -> list[tuple[Edge, Branch]]:
+        """The same branches, none carrying more than a message may."""
         stored: dict[str, bytes] = {}
         memo: dict[int, Context] = {}
-        folded: list[Branch] = []
-        for branch in branches:
+        folded: list[tuple[Edge, Branch]] = []
+        for edge, branch in children:
             context = branch.context
-            if context.size > limit:
+            if context.size > INLINE:
                 # Children of one step share one context: fold it once.
                 known = memo.get(id(context))
                 if known is None:
                     known = memo[id(context)] = _folded(context, stored)
                 branch = msgspec.structs.replace(branch, context=known)
-            folded.append(branch)
+            folded.append((edge, branch))
         if stored:
             await self._state.put(execution, stored)
         return folded
 
-    async def fold_context(self, execution: str, context: Context, limit: int = INLINE) -> Context:
+    async def fold(self, execution: str, context: Context, limit: int = INLINE) -> Context:
         """The same context, carrying at most `limit` bytes."""
         if context.size <= limit:
             return context
@@ -111,6 +114,10 @@ class Values:
         folded = _folded(context, stored)
         await self._state.put(execution, stored)
         return folded
+
+    async def put(self, execution: str, values: Mapping[str, bytes]) -> None:
+        """Store values under their hashes."""
+        await self._state.put(execution, values)
 
     async def store(self, execution: str, data: bytes) -> str:
         """Store one value; its hash."""

@@ -7,11 +7,11 @@ from msgspec import Raw
 
 from rune.core.context import Context, Ref
 from rune.core.errors import ErrorInfo
-from rune.core.messages import Branch, CompletionMessage, Task
+from rune.core.messages import CompletionMessage, Task
 from rune.core.plan import Snapshot
 from rune.core.ports import Broker, Ending, State
-from rune.statuses import iso
-from rune.values import INLINE, Values, expand
+from rune.engine.statuses import iso
+from rune.engine.values import INLINE, Values, expand
 
 __all__ = ["Completions"]
 
@@ -52,15 +52,13 @@ class Completions:
         refs: dict[str, Ref] = {}
         for data in ending.contexts:
             snapshot = msgspec.json.decode(data, type=Snapshot)
-            layers = [ref for ref in snapshot.refs if not ref.key]
             for ref in snapshot.refs:
                 if ref.key:
                     values.pop(ref.key, None)
                     refs[ref.key] = ref
                 else:
                     values |= expand([ref], await self._values.load(execution, [ref]))
-            del layers
             values |= snapshot.context
         large = tuple(ref for key, ref in refs.items() if key not in values)
         context = Context(values, refs=large)
-        return await self._values.fold_context(execution, context, _TRAVELS)
+        return await self._values.fold(execution, context, _TRAVELS)

@@ -21,7 +21,7 @@ from rune.core.ports import State
 from rune.core.scope import BranchScope, context_names
 from rune.core.workflow import Retry
 from rune.settings import Settings
-from rune.values import Values
+from rune.engine.values import Values
 
 if TYPE_CHECKING:
     from rune.credentials import Credentials
@@ -222,6 +222,9 @@ class _Context:
     def evaluate(self, expression: Expression, names: Mapping[str, Any] | None = None) -> Any:
         return expression.evaluate(_Over(names, self.scope) if names else self.scope)
 
+    def previous(self) -> Raw:
+        return self.scope.previous()
+
     def now(self) -> float:
         return self._runner._clock()
 
@@ -268,14 +271,13 @@ def _at_once(coroutine: Coroutine[Any, Any, Outcome]) -> Outcome:
 def _raw(outcome: Outcome, *, trusted: bool) -> Outcome:
     match outcome:
         case Done():
-            return Done(as_json(outcome.output, trusted=trusted), outcome.port, outcome.working)
+            output = as_json(outcome.output, trusted=trusted)
+            return Done(output, outcome.port, outcome.working, outcome.refs)
         case Arrive():
             return Arrive(as_json(outcome.result, trusted=trusted), outcome.folds)
-        case Join():
-            return Join(as_json(outcome.payload, trusted=trusted))
         case Sleep():
             return Sleep(outcome.until, as_json(outcome.output, trusted=trusted))
-        case Failed() | FanOut():
+        case Failed() | FanOut() | Join():
             return outcome
         case _:
             raise NodeError(f"returned {type(outcome).__name__}, which is no Outcome", "NODE_OUTCOME")

@@ -13,7 +13,7 @@ from rune.core.messages import Branch, Frame, Task, Twig
 from rune.core.outcome import FanOut, Source
 from rune.core.plan import Step
 from rune.core.workflow import Edge
-from rune.values import FAN_OUT_INLINE, Values
+from rune.engine.values import FAN_OUT_INLINE, Values
 
 __all__ = ["CHUNK", "Items", "pack"]
 
@@ -53,7 +53,7 @@ class Items:
         stored = Source(stored=await self._values.store(execution, data), stop=len(source.items))
         return msgspec.structs.replace(fan_out, source=stored, labels=None, keys=None)
 
-    async def publishable(self, step: Step, fan_out: FanOut, start: int, stop: int | None) -> list[Task]:
+    async def tasks(self, step: Step, fan_out: FanOut, start: int = 0, stop: int | None = None) -> list[Task]:
         """The Tasks of items [start, stop), the last one a Task for the rest if they are many."""
         total = len(fan_out.source)
         if stop is None:
@@ -63,7 +63,7 @@ class Items:
         count = Raw(_encode({"count": total}))
         context = branch.context.having({f"${node.id}": count})
         if stop - start > 1:
-            context = await self._values.fold_context(step.task.execution_id, context, FAN_OUT_INLINE)
+            context = await self._values.fold(step.task.execution_id, context, FAN_OUT_INLINE)
         branch = msgspec.structs.replace(branch, context=context)
         if stop - start > CHUNK:
             cursor = (start + CHUNK, stop)
@@ -75,8 +75,7 @@ class Items:
         outer = await self._outer(step.task.execution_id, branch)
         children = self._branches(step, branch, items, edges, outer, total, start)
         if any(len(memoryview(raw)) > FAN_OUT_INLINE for raw in items.items):
-            folded = await self._values.fold(step.task.execution_id, [b for _, b in children])
-            children = list(zip([e for e, _ in children], folded, strict=True))
+            children = await self._values.fold_all(step.task.execution_id, children)
         return [*pack(step.task, children, fan_out.batch or _batch_size(total)), *rest]
 
     async def _read(self, execution: str, fan_out: FanOut, start: int, stop: int) -> _Stored:

@@ -1,0 +1,135 @@
+"""Carry out what `plan` decides: ask State, tell the outside, and say what to publish."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from rune.core.context import Ref
+from rune.core.ids import content_hash, derive
+from rune.core.messages import Branch, Task, encode, scope_of
+from rune.core.outcome import Done, FanOut, Outcome
+from rune.core.plan import Follow, Plan, Step, plan, simply, working_payload
+from rune.core.ports import Answer, Broker, Commit, State, Timer, TryAgain
+from rune.core.workflow import Edge
+from rune.engine.completion import Completions
+from rune.engine.fanout import Items, pack
+from rune.engine.running import Attempt, decode_outcome
+from rune.engine.statuses import Statuses
+from rune.engine.values import LARGE, Values
+
+__all__ = ["Carrier"]
+
+_REMEMBERED = 10_000
+"""Ended executions whose late Tasks are dropped without a look at State."""
+
+
+class Carrier:
+    """Turns attempts into what follows them."""
+
+    def __init__(
+        self,
+        state: State,
+        broker: Broker,
+        values: Values,
+        items: Items,
+        statuses: Statuses,
+        clock: Callable[[], float],
+        retention: float,
+        on_end: Callable[[str], None],
+    ) -> None:
+        self.ended: set[str] = set()
+        self._state = state
+        self._values = values
+        self._items = items
+        self._statuses = statuses
+        self._clock = clock
+        self._on_end = on_end
+        self._completions = Completions(state, broker, values, retention)
+
+    async def conclude(self, steps: Sequence[Step], attempts: Sequence[Attempt]) -> list[Task]:
+        """Let `plan` decide for each step, ask State for all of them at once, and say what to publish."""
+        plans = [await self._plan(step, attempt) for step, attempt in zip(steps, attempts, strict=True)]
+        follows = await self._drive(plans)
+        self._statuses.concluded(steps, attempts, follows)
+        tasks: list[Task] = []
+        children: list[tuple[Edge, Branch]] = []
+        for step, follow in zip(steps, follows, strict=True):
+            tasks += follow.tasks
+            children += follow.children
+            if follow.fan_out is not None:
+                tasks += await self._items.tasks(step, follow.fan_out)
+            await self.end(step.task, follow.answer)
+        if children:
+            children = await self._values.fold_all(steps[0].task.execution_id, children)
+            tasks += pack(steps[0].task, children)
+        return tasks
+
+    async def drop(self, steps: Sequence[Step]) -> list[Task]:
+        """End branches whose item has failed."""
+        follows = await self._drive([(step, simply()) for step in steps])
+        return [task for follow in follows for task in follow.tasks]
+
+    async def end(self, task: Task, answer: Answer) -> None:
+        """Say that the execution has ended, if this answer is the one to say so, and bury it."""
+        if answer.ending is None:
+            return
+        await self._completions.announce(task, answer.ending)
+        self.ended.add(task.execution_id)
+        self._on_end(task.execution_id)
+        if len(self.ended) > _REMEMBERED:
+            self.ended.pop()
+
+    async def _plan(self, step: Step, attempt: Attempt) -> tuple[Step, Plan]:
+        if attempt.retry_in is not None and not attempt.replayed:
+            return step, simply(self._again(step, attempt.retry_in))
+        outcome = await self._travelling(step, attempt.outcome)
+        if not step.node.deterministic and not attempt.replayed:
+            step = msgspec.structs.replace(step, recorded=msgspec.json.encode(outcome))
+        return step, plan(step, outcome, decode_outcome)
+
+    def _again(self, step: Step, rest: float) -> TryAgain:
+        number = step.task.attempt
+        task = step.task_for(step.node.id, step.branch, attempt=number + 1)
+        id = derive(step.branch.step, "again", str(number))
+        return TryAgain(number, Timer(id, self._clock() + rest, encode(task)))
+
+    async def _travelling(self, step: Step, outcome: Outcome) -> Outcome:
+        """The outcome in a form that is small enough to keep and to pass on."""
+        if isinstance(outcome, FanOut):
+            return await self._items.fixed(step.task.execution_id, outcome)
+        if isinstance(outcome, Done) and not outcome.refs and len(memoryview(outcome.output)) > LARGE:
+            return await self._stored(step, outcome)
+        return outcome
+
+    async def _stored(self, step: Step, outcome: Done) -> Done:
+        """A large output, stored: what is left of it is where."""
+        values = {f"${step.node.id}": outcome.output}
+        if outcome.working:
+            values["$json"] = working_payload(outcome.output)
+        data = {key: bytes(value) for key, value in values.items()}
+        refs = tuple(Ref(content_hash(value), len(value), key) for key, value in data.items())
+        await self._values.put(step.task.execution_id, dict(zip((r.hash for r in refs), data.values(), strict=True)))
+        return msgspec.structs.replace(outcome, output=None, refs=refs)
+
+    async def _drive(self, plans: Sequence[tuple[Step, Plan]]) -> list[Follow]:
+        """Run plans side by side, each round of questions as one State call."""
+        follows: dict[int, Follow] = {}
+        answers: dict[int, Answer | None] = dict.fromkeys(range(len(plans)))
+        while answers:
+            commits: dict[int, Commit] = {}
+            for i, answer in answers.items():
+                step, deciding = plans[i]
+                try:
+                    operations = next(deciding) if answer is None else deciding.send(answer)
+                except StopIteration as stop:
+                    follows[i] = stop.value
+                    continue
+                commits[i] = Commit(step.branch.step, scope_of(step.branch.lineage), operations)
+            if not commits:
+                break
+            execution = plans[0][0].task.execution_id
+            answered = await self._state.apply(execution, list(commits.values()))
+            answers = dict(zip(commits, answered, strict=True))
+        return [follows[i] for i in range(len(plans))]

@@ -1,0 +1,361 @@
+"""Run one Task: run the node for its branches, let `plan` decide, carry out what it says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from rune.core.context import Context
+from rune.core.errors import EngineError, ErrorInfo, MessageError
+from rune.core.ids import derive
+from rune.core.messages import NULL, Branch, Task, branches_of, decode_task, encode, scope_of
+from rune.core.node import Gathered
+from rune.core.outcome import Done, FanOut
+from rune.core.plan import Limits, Step
+from rune.core.ports import Arm, Broker, Commit, Delivery, End, Expire, Open, Operation, Settle, State, Timer
+from rune.core.workflow import Node, Workflow
+from rune.engine.carrying import Carrier
+from rune.engine.fanout import Items
+from rune.engine.joins import Joins
+from rune.engine.running import Attempt, Runner
+from rune.engine.statuses import Statuses
+from rune.engine.values import Values
+from rune.settings import Settings
+
+__all__ = ["Engine"]
+
+
+class Engine:
+    """Turns one delivery into statuses and further Tasks."""
+
+    def __init__(
+        self,
+        state: State,
+        broker: Broker,
+        compile: Callable[[bytes], Workflow],
+        runner: Runner,
+        settings: Settings,
+        clock: Callable[[], float],
+    ) -> None:
+        self.state = state
+        self.broker = broker
+        self.values = Values(state, max_value=settings.max_value)
+        self.paused: frozenset[str] = frozenset()
+        """Executions whose Tasks are parked."""
+        self.on_end: Callable[[str], None] = lambda execution: None
+        """Called when this engine has ended an execution."""
+        self._compile = compile
+        self._runner = runner
+        self._settings = settings
+        self._limits = Limits(settings.timeout)
+        self._clock = clock
+        self._born = clock()
+        self._flows: dict[str | bytes, Workflow] = {}
+        self._items = Items(self.values)
+        self._joins = Joins(state, self.values)
+        self._statuses = Statuses(broker, clock)
+        self._carrier = Carrier(
+            state,
+            broker,
+            self.values,
+            self._items,
+            self._statuses,
+            clock,
+            settings.retention,
+            lambda execution: self.on_end(execution),
+        )
+
+    @property
+    def ended(self) -> set[str]:
+        """Executions known to have ended: their Tasks are dropped unseen."""
+        return self._carrier.ended
+
+    # --- beginning ---------------------------------------------------------------------------------------------
+
+    async def start(
+        self, flow: Workflow, execution: str, values: Mapping[str, Raw], *, priority: int = 0
+    ) -> None:
+        """Start an execution; to start it again is to start it once."""
+        definition = await self.values.store(execution, flow.definition)
+        self._flows[definition] = flow
+        root = derive(execution, "start")
+        context = await self.values.fold(execution, Context(dict(values)))
+        entries = flow.entries
+        if len(entries) > 1:
+            commit = Commit(root, (), [Settle(len(entries) - 1)])
+            (answer,) = await self.state.apply(execution, [commit])
+            if answer.gone:
+                return
+        task = Task(
+            workflow_id=flow.id,
+            execution_id=execution,
+            current_node="",
+            accumulated_context=context.inline(),
+            refs=context.refs,
+            definition=definition,
+            started_at=self._clock(),
+            priority=priority,
+        )
+        await self.broker.publish([_entry(flow, task, root, node, i) for i, node in enumerate(entries)])
+
+    async def _flow(self, task: Task) -> Workflow:
+        """The workflow a Task belongs to, compiled once."""
+        key: str | bytes = task.definition or bytes(task.workflow_definition)
+        flow = self._flows.get(key)
+        if flow is None:
+            if key == bytes(NULL):
+                raise MessageError("no workflow_definition")
+            data = key if isinstance(key, bytes) else await self.values.fetch(task.execution_id, key)
+            flow = self._flows[key] = self._compile(data)
+            if len(self._flows) > 1000:
+                del self._flows[next(iter(self._flows))]
+        return flow
+
+    # --- one delivery ------------------------------------------------------------------------------------------
+
+    async def handle(self, delivery: Delivery) -> None:
+        """Do all that this delivery asks for, then acknowledge it."""
+        task = delivery.task
+        if task.execution_id in self.ended:
+            await self.broker.finish(delivery)
+            return
+        if task.phase == "cancel":
+            await self._cancel(delivery)
+            return
+        if task.execution_id in self.paused and await self._park(task):
+            await self.broker.finish(delivery)
+            return
+        flow = await self._flow(task)
+        node = flow.nodes.get(task.current_node)
+        if node is None:
+            raise MessageError(f"the workflow has no node '{task.current_node}'")
+        steps = self._steps(await self._adopted(task, flow), flow, node)
+        match task.phase:
+            case "run":
+                await self._run(delivery, steps)
+            case "gather":
+                await self._gather(delivery, steps[0])
+            case "wake":
+                await self._wake(delivery, steps[0])
+            case "expire":
+                await self._expire(delivery, steps[0])
+            case "refill":
+                await self._refill(delivery, steps[0])
+
+    def _steps(self, task: Task, flow: Workflow, node: Node) -> list[Step]:
+        paths = flow.paths(task.entry)
+        now = self._clock()
+        return [Step(flow, paths, node, task, branch, now, self._limits) for branch in branches_of(task)]
+
+    async def _adopted(self, task: Task, flow: Workflow) -> Task:
+        """A Task as Rune writes them; one written by hand is where its execution starts."""
+        if task.step or task.twigs:
+            return task
+        branch = branches_of(task)[0]
+        entry = "" if flow.entries == (task.current_node,) else task.current_node
+        context = await self.values.fold(task.execution_id, branch.context)
+        task = msgspec.structs.replace(
+            task,
+            step=branch.step,
+            lineage_stack=branch.lineage,
+            entry=entry,
+            accumulated_context=context.inline(),
+            refs=context.refs,
+            started_at=task.started_at or self._clock(),
+        )
+        for depth in range(len(branch.lineage)):
+            await self._open_by_hand(task, flow, branch, depth)
+        return task
+
+    async def _open_by_hand(self, task: Task, flow: Workflow, branch: Branch, depth: int) -> None:
+        """Open the barrier that a frame of a lineage written by hand speaks of."""
+        frame, outer = branch.lineage[depth], branch.lineage[:depth]
+        paths = flow.paths(task.entry)
+        gather = flow.nodes.get(paths.closer.get(frame.split_node_id, frame.split_node_id))
+        if gather is None or frame.total_items is None:
+            raise MessageError(f"lineage_stack[{depth}] names no split, or no total_items")
+        resuming = msgspec.structs.replace(
+            branch, step=derive(frame.barrier, "gather"), lineage=outer, from_node=None
+        )
+        step = Step(flow, paths, gather, task, resuming, self._clock())
+        details = Raw(msgspec.json.encode(frame.barrier))
+        release = step.task_for(gather.id, resuming, phase="gather", details=details)
+        total = frame.total_items
+        opening = Open(frame.barrier, total, 1, encode(release), published=total)
+        await self.state.apply(task.execution_id, [Commit(frame.barrier, scope_of(outer), [opening])])
+
+    # --- running -----------------------------------------------------------------------------------------------
+
+    async def _run(self, delivery: Delivery, steps: list[Step]) -> None:
+        self._statuses.running(steps)
+        if steps[0].node.type.pure and not delivery.redelivered:
+            attempts = await self._runner.run_pure(steps, self.values)
+            await self.broker.finish(delivery, await self._carrier.conclude(steps, attempts))
+        elif steps[0].node.type.effects or delivery.redelivered:
+            await self._run_leased(delivery, steps)
+        else:
+            await self._run_apart(delivery, [(step, None) for step in steps], [], hold=None)
+
+    async def _run_leased(self, delivery: Delivery, steps: list[Step]) -> None:
+        """Run the steps that nobody else runs or has run."""
+        execution = steps[0].task.execution_id
+        until = self._clock() + self._settings.lease
+        asked = [(step.branch.step, scope_of(step.branch.lineage)) for step in steps]
+        leases = await self.state.lease(execution, asked, steps[0].task.attempt, until)
+        ready: list[tuple[Step, bytes | None]] = []
+        dropped: list[Step] = []
+        for step, lease in zip(steps, leases, strict=True):
+            if lease.record is not None or lease.fence:
+                ready.append((msgspec.structs.replace(step, fence=lease.fence), lease.record))
+            elif lease.busy_until is not None:
+                await self._come_back(step, lease.busy_until)
+            elif lease.dropped:
+                dropped.append(step)
+        tasks = await self._carrier.drop(dropped) if dropped else []
+        await self._run_apart(delivery, ready, tasks, hold=self._settings.hold)
+
+    async def _run_apart(
+        self,
+        delivery: Delivery,
+        ready: list[tuple[Step, bytes | None]],
+        tasks: list[Task],
+        *,
+        hold: float | None,
+    ) -> None:
+        """Run steps that take their time side by side, and pass each on when it has ended."""
+        running: dict[asyncio.Task[Attempt], Step] = {}
+        for step, record in ready:
+            work = self._runner.run(step, self.values, self.state, record)
+            running[asyncio.create_task(work)] = step
+        held = False
+        try:
+            while running:
+                done, _ = await asyncio.wait(running, timeout=hold, return_when=asyncio.FIRST_COMPLETED)
+                if not done:
+                    await self._hold(delivery, list(running.values()))
+                    held, hold = True, None
+                    continue
+                steps = [running.pop(task) for task in done]
+                tasks += await self._carrier.conclude(steps, [task.result() for task in done])
+                if running or held:
+                    await self.broker.publish(tasks)
+                    tasks = []
+            if not held:
+                await self.broker.finish(delivery, tasks)
+        finally:
+            if running:
+                await asyncio.shield(self._abandon(running))
+
+    async def _abandon(self, running: Mapping[asyncio.Task[Attempt], Step]) -> None:
+        """Stop steps that are still running, and give their leases back as if they had not started."""
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        leased = [(step.branch.step, step.fence) for step in running.values() if step.fence]
+        if leased:
+            await self.state.give_back(next(iter(running.values())).task.execution_id, leased)
+
+    async def _come_back(self, step: Step, at: float) -> None:
+        """Somebody runs this step: look again when their lease ends."""
+        branch = step.branch
+        task = step.task_for(step.node.id, branch, attempt=step.task.attempt)
+        timer = Timer(derive(branch.step, "busy"), at, encode(task), sleeping=False)
+        commit = Commit(branch.step, scope_of(branch.lineage), [Arm(timer)])
+        await self.state.apply(step.task.execution_id, [commit])
+
+    async def _hold(self, delivery: Delivery, steps: list[Step]) -> None:
+        """Give a delivery back that takes long: the lease and a timer at its end watch over the step."""
+        at = self._clock() + self._settings.lease
+        for step in steps:
+            await self._come_back(step, at)
+        await self.broker.finish(delivery)
+
+    # --- the other phases --------------------------------------------------------------------------------------
+
+    async def _wake(self, delivery: Delivery, step: Step) -> None:
+        key = f"${step.node.id}"
+        context = step.branch.context
+        layers = await self.values.load(step.task.execution_id, context.needs(frozenset({key})))
+        # That it slept is on record; that it woke needs none.
+        attempt = Attempt(Done(context.raw(key, layers.__getitem__)), step.now, replayed=True)
+        await self.broker.finish(delivery, await self._carrier.conclude([step], [attempt]))
+
+    async def _gather(self, delivery: Delivery, step: Step) -> None:
+        opened = await self._joins.opened(step)
+        if opened is None:
+            await self.broker.finish(delivery)
+            return
+        step, outcome = opened
+        self._statuses.running([step])
+        if isinstance(outcome, Gathered):
+            (attempt,) = await self._runner.run_pure([step], self.values, outcome)
+        else:
+            attempt = Attempt(outcome, step.now, replayed=True)
+        await self.broker.finish(delivery, await self._carrier.conclude([step], [attempt]))
+
+    async def _refill(self, delivery: Delivery, step: Step) -> None:
+        fan_out = _details(step.task, FanOut)
+        start, stop = step.task.cursor or (0, len(fan_out.source))
+        await self.broker.finish(delivery, await self._items.tasks(step, fan_out, start, stop))
+
+    async def _expire(self, delivery: Delivery, step: Step) -> None:
+        task = step.task
+        details = _details(task, dict[str, Any])
+        timer = Timer(task.step, None, encode(task), sleeping=False)
+        expire = Expire(details["target"], timer, details["idle"], self._born)
+        commit = Commit(task.step, scope_of(step.branch.lineage), [expire])
+        (answer,) = await self.state.apply(task.execution_id, [commit])
+        tasks = [decode_task(answer.release)] if answer.release is not None else []
+        for merge in answer.opened:
+            branch = Branch(merge, step.branch.lineage, Context({}))
+            tasks.append(step.task_for(step.node.id, branch, phase="gather"))
+        await self.broker.finish(delivery, tasks)
+
+    async def _cancel(self, delivery: Delivery) -> None:
+        task = delivery.task
+        reason = msgspec.json.decode(task.details) or "cancelled"
+        commit = Commit(derive(task.execution_id, "cancel"), (), [End("halted", reason=reason)])
+        (answer,) = await self.state.apply(task.execution_id, [commit])
+        await self._carrier.end(task, answer)
+        await self.broker.finish(delivery)
+
+    async def _park(self, task: Task) -> bool:
+        data = encode(task)
+        name = derive(data.decode()) if task.twigs or not task.step else f"{task.step}:{task.phase}"
+        return await self.state.park(task.execution_id, name, data)
+
+    async def fail(self, task: Task, error: EngineError) -> None:
+        """Fail the scope of a Task that nobody can work on."""
+        info = ErrorInfo(error.message, error.code, error.details, task.current_node)
+        data = msgspec.json.encode(info)
+        for branch in branches_of(task):
+            place = scope_of(branch.lineage)
+            operation: Operation = Settle(-1, error=data) if place else End("failed", data)
+            (answer,) = await self.state.apply(task.execution_id, [Commit(branch.step, place, [operation])])
+            if answer.release is not None:
+                await self.broker.publish([decode_task(answer.release)])
+            await self._carrier.end(task, answer)
+
+
+def _entry(flow: Workflow, task: Task, root: str, node: str, i: int) -> Task:
+    """The Task of one of the nodes that an execution starts with."""
+    edge = next((e for e in flow.incoming[node] if flow.nodes[e.src].trigger), None)
+    return msgspec.structs.replace(
+        task,
+        current_node=node,
+        step=derive(root, edge.id if edge else node),
+        edge=edge.id if edge else "",
+        from_node=edge.src if edge else None,
+        path=f".{i}" if len(flow.entries) > 1 else "",
+    )
+
+
+def _details(task: Task, type: Any) -> Any:
+    try:
+        return msgspec.json.decode(task.details, type=type)
+    except msgspec.MsgspecError as error:
+        raise MessageError(f"details of a Task of phase '{task.phase}': {error}") from error

@@ -1,0 +1,147 @@
+"""What a join holds once it has opened: items' results in order, or branches' contexts in edge order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from rune.core.context import Context, Ref
+from rune.core.errors import ErrorInfo, MessageError
+from rune.core.node import Gathered, Role
+from rune.core.outcome import Done, Failed
+from rune.core.plan import Snapshot, Step
+from rune.core.ports import MergeView, State
+from rune.core.scope import unwrapped
+from rune.core.workflow import Node
+from rune.engine.values import Values, expand
+
+__all__ = ["Joins"]
+
+_PAGE = 10_000
+
+
+class Joins:
+    """Reads barriers and merges that have opened."""
+
+    def __init__(self, state: State, values: Values) -> None:
+        self._state = state
+        self._values = values
+
+    async def opened(self, step: Step) -> tuple[Step, Gathered | Done | Failed] | None:
+        """The step that follows the join, and what it finds there; None if it is gone."""
+        if step.node.role is Role.MERGE:
+            return await self._merge(step)
+        return await self._barrier(step)
+
+    # --- fan-outs ----------------------------------------------------------------------------------------------
+
+    async def _barrier(self, step: Step) -> tuple[Step, Gathered | Done | Failed] | None:
+        execution = step.task.execution_id
+        barrier = msgspec.json.decode(step.task.details)
+        if not isinstance(barrier, str):
+            raise MessageError("a Task that gathers without the name of its barrier")
+        view = await self._state.barrier(execution, barrier)
+        if view is None:
+            return None
+        if view.failure:
+            return step, _failed_items(step.node, view.failure, view.failed, view.total, view.first_error)
+        if step.node.role is Role.SPLIT:
+            # No aggregator: the branch ends with its last item.
+            return step, Done(Raw(b'{"count":%d}' % view.total), port=None)
+        results = b"[]"
+        if step.node.parameters.constant.keeps_results():
+            results = await self._results(execution, barrier, view.total)
+        gathered = Gathered(Raw(results), view.total, view.succeeded, view.failed, view.skipped, view.folds)
+        return step, gathered
+
+    async def _results(self, execution: str, barrier: str, total: int) -> bytes:
+        """The results joined as bytes, null where an item was skipped."""
+        slots: list[bytes] = [b"null"] * total
+        for start in range(0, total, _PAGE):
+            for item, data in await self._state.slots(execution, barrier, start, _PAGE):
+                slots[item] = data
+        return b"[" + b",".join(slots) + b"]"
+
+    # --- merges ------------------------------------------------------------------------------------------------
+
+    async def _merge(self, step: Step) -> tuple[Step, Gathered | Done | Failed] | None:
+        execution = step.task.execution_id
+        view = await self._state.merge(execution, step.task.step)
+        if view is None:
+            return None
+        brought = _in_order(view)
+        context = await self._united(execution, [snapshot for _, snapshot in brought])
+        path = min((snapshot.path for _, snapshot in brought), default="", key=_path_key)
+        branch = msgspec.structs.replace(
+            step.branch, context=await self._values.fold(execution, context), path=path
+        )
+        step = msgspec.structs.replace(step, branch=branch)
+        if view.failed:
+            return step, _failed_merge(step.node, view.failed, len(brought), view.expected)
+        payloads = [await self._payload(execution, snapshot) for _, snapshot in brought]
+        winner = next((snapshot.from_node for id, snapshot in brought if id == view.winner), None)
+        return step, Gathered(Raw(b"[" + b",".join(payloads) + b"]"), len(brought), winner=winner)
+
+    async def _payload(self, execution: str, snapshot: Snapshot) -> bytes:
+        """What an arrival brings: the output of the node it came from."""
+        key = f"${snapshot.from_node}"
+        context = Context(snapshot.context, refs=snapshot.refs)
+        layers = await self._values.load(execution, context.needs(frozenset({key})))
+        try:
+            return bytes(unwrapped(context.raw(key, layers.__getitem__)))
+        except KeyError:
+            return b"null"
+
+    async def _united(self, execution: str, brought: Sequence[Snapshot]) -> Context:
+        """The common ancestors' values plus what each arrival added, in edge order."""
+        refs = _common([snapshot.refs for snapshot in brought])
+        own: dict[str, Raw] = {}
+        for snapshot in brought:
+            added = snapshot.refs[len(refs) :]
+            own |= expand(added, await self._values.load(execution, added)) | snapshot.context
+        return Context(own, refs=refs)
+
+
+def _in_order(view: MergeView) -> list[tuple[str, Snapshot]]:
+    """The arrivals by the edge they came along, then by path."""
+    brought = [(a.order, a.step, msgspec.json.decode(a.payload, type=Snapshot)) for a in view.arrivals]
+    brought.sort(key=lambda entry: (entry[0], _path_key(entry[2].path), entry[1]))
+    return [(step, snapshot) for _, step, snapshot in brought]
+
+
+def _common(chains: Sequence[tuple[Ref, ...]]) -> tuple[Ref, ...]:
+    """What all chains of references begin with."""
+    if not chains:
+        return ()
+    shortest = min(chains, key=len)
+    for i, ref in enumerate(shortest):
+        if any(chain[i] != ref for chain in chains):
+            return shortest[:i]
+    return shortest
+
+
+def _path_key(path: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in path.split(".") if part)
+
+
+def _failed_items(node: Node, why: str, failed: int, total: int, error: bytes | None) -> Failed:
+    details: dict[str, Any] = {"failed": failed, "total": total}
+    if why == "timeout":
+        message = "timed out before every item had ended"
+        return Failed(ErrorInfo(message, "AGGREGATOR_TIMEOUT", details, node.id), engine=True)
+    if error is not None:
+        details["first_error"] = msgspec.json.decode(error)
+    message = f"{failed} of {total} items failed, which is more than the split tolerates"
+    return Failed(ErrorInfo(message, "ITEMS_FAILED", details, node.id))
+
+
+def _failed_merge(node: Node, why: str, arrived: int, expected: int) -> Failed:
+    details = {"arrived": arrived, "expected": expected}
+    if why == "timeout":
+        message = "timed out waiting for its branches"
+        return Failed(ErrorInfo(message, "MERGE_TIMEOUT", details, node.id), engine=True)
+    message = f"only {arrived} branches can still reach it, fewer than it needs"
+    return Failed(ErrorInfo(message, "MERGE_IMPOSSIBLE", details, node.id))

@@ -1,0 +1,59 @@
+"""Servers that node tests talk to."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import trustme
+
+from rune.nodes._http_client import HttpClient
+from tests.nodes.web import Web
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reach the test's servers directly, whatever the machine is set up for."""
+    monkeypatch.setenv("NO_PROXY", "*")
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[Web]:
+    async with Web().running() as running:
+        yield running
+
+
+@pytest.fixture
+async def elsewhere() -> AsyncIterator[Web]:
+    """A second server: another origin."""
+    async with Web().running() as running:
+        yield running
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[HttpClient]:
+    client = HttpClient()
+    yield client
+    await client.close()
+
+
+@pytest.fixture(scope="session")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def server_tls(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost", "127.0.0.1").configure_cert(context)
+    return context
+
+
+@pytest.fixture
+def trusted_authority(authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process trust the test's certificates, as an administrator would."""
+    file = tmp_path / "authority.pem"
+    authority.cert_pem.write_to_path(str(file))
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))

@@ -1,0 +1,115 @@
+"""The split node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rune.core.errors import DefinitionError, NodeError
+from rune.core.outcome import FanOut, Policy, Source
+from rune.nodes.split import Split
+from tests.nodes.fakes import FakeContext, made, run
+
+USERS = [{"name": "Ada", "id": 7}, {"name": "Bob", "id": 8}]
+
+
+async def fan_out(context: FakeContext | None = None, /, **parameters: Any) -> FanOut:
+    outcome = await run(Split, context, **parameters)
+    assert isinstance(outcome, FanOut)
+    return outcome
+
+
+async def test_items_of_a_list() -> None:
+    context = FakeContext({"$fetch": {"body": {"users": USERS}}})
+    assert await fan_out(context, input_array="{{ $fetch.body.users }}") == FanOut(Source(items=USERS))
+    assert await fan_out(input_array=[]) == FanOut(Source(items=[]))
+
+
+async def test_labels_and_keys_are_expressions_of_the_item() -> None:
+    outcome = await fan_out(
+        FakeContext({"$u": USERS}), input_array="$u", label="$item.name ~ '!'", key="$item.id + $index"
+    )
+    assert outcome.labels == ["Ada!", "Bob!"]
+    assert outcome.keys == ["7", "9"]
+
+
+@pytest.mark.parametrize(
+    ("given", "source", "length"),
+    [
+        (5, Source(stop=5), 5),
+        ([5], Source(stop=5), 5),
+        ([2, 5], Source(start=2, stop=5), 3),
+        ([10, 0, -3], Source(start=10, stop=0, stride=-3), 4),
+        ("{{ $n }}", Source(stop=3), 3),
+    ],
+)
+async def test_range(given: Any, source: Source, length: int) -> None:
+    outcome = await fan_out(FakeContext({"$n": 3}), source={"range": given}, label="'no ' ~ $item")
+    assert outcome.source == source
+    assert len(outcome.source) == length
+    assert outcome.labels is not None
+    assert len(outcome.labels) == length
+
+
+@pytest.mark.parametrize(
+    ("parameters", "policy"),
+    [
+        ({}, Policy()),
+        ({"on_item_error": "collect"}, Policy()),
+        ({"on_item_error": "fail_fast"}, Policy(tolerated=0)),
+        ({"on_item_error": "allow_partial"}, Policy(need_success=True)),
+        ({"tolerated_failures": 3}, Policy(tolerated=3)),
+        ({"tolerated_failures": "3"}, Policy(tolerated=3)),
+        ({"tolerated_failures": "10%"}, Policy(tolerated=2)),
+        (
+            {"tolerated_failures": "10%", "on_item_error": "allow_partial"},
+            Policy(tolerated=2, need_success=True),
+        ),
+    ],
+)
+async def test_policies(parameters: dict[str, Any], policy: Policy) -> None:
+    assert (await fan_out(input_array=list(range(25)), **parameters)).policy == policy
+
+
+async def test_batches_and_windows() -> None:
+    outcome = await fan_out(input_array=[1], batch_size="7", max_concurrency=3)
+    assert (outcome.batch, outcome.window) == (7, 3)
+    outcome = await fan_out(input_array=[1])
+    assert (outcome.batch, outcome.window) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"), [({"a": 1}, "object"), ("text", "string"), (None, "null"), (3, "number")]
+)
+async def test_what_is_no_list(value: Any, kind: str) -> None:
+    with pytest.raises(NodeError, match=kind) as caught:
+        await run(Split, FakeContext({"$v": value}), input_array="$v")
+    assert caught.value.code == "SPLIT_NOT_ARRAY"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"input_array": [1], "source": {"range": 3}}, "not both"),
+        ({"source": {"range": [0, 1, 0]}}, "zero"),
+        ({"source": {"range": []}}, "range"),
+        ({"input_array": [1], "batch_size": 0}, "batch_size"),
+        ({"input_array": [1], "batch_size": "many"}, "batch_size"),
+        ({"input_array": [1], "max_concurrency": 0}, "max_concurrency"),
+        ({"input_array": [1], "tolerated_failures": "half"}, "tolerated_failures"),
+        ({"input_array": [1], "tolerated_failures": -1}, "tolerated_failures"),
+        ({"input_array": [1], "tolerated_failures": "101%"}, "tolerated_failures"),
+        ({"input_array": [1], "tolerated_failures": 1, "on_item_error": "fail_fast"}, "fail_fast"),
+        ({"input_array": [1], "on_item_error": "colect"}, "did you mean|on_item_error"),
+        ({"input_array": [1], "label": "$item."}, "."),
+    ],
+)
+def test_wrong_parameters_are_refused(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
+        made(Split, FakeContext(), parameters)
+
+
+async def test_neither_list_nor_source() -> None:
+    with pytest.raises((NodeError, DefinitionError), match="input_array"):
+        await run(Split)
