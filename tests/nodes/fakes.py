@@ -58,6 +58,9 @@ class FakeContext:
     def evaluate(self, expression: Expression, names: Mapping[str, Any] | None = None) -> Any:
         return expression.evaluate(Names({**self.values, **(names or {})}))
 
+    def previous(self) -> msgspec.Raw:
+        return msgspec.Raw(msgspec.json.encode(self.values["$previous"]))
+
     def now(self) -> float:
         return NOW
 

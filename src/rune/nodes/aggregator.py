@@ -12,7 +12,6 @@ from rune.core.expressions import Expression
 from rune.core.expressions.values import kind_of
 from rune.core.node import Gathered, NodeType, Role, StepContext
 from rune.core.outcome import Arrive, Done, Outcome
-from rune.nodes._previous import previous
 
 __all__ = ["Aggregator", "Reduction"]
 
@@ -74,7 +73,7 @@ class Aggregator(NodeType, kw_only=True):
         reductions = self._reductions().values()
         result = None
         if self.collect is not None or any(r.value is None and r.op != "count" for r in reductions):
-            result = context.evaluate(self.collect or previous())
+            result = context.evaluate(self.collect) if self.collect else msgspec.json.decode(context.previous())
         folds: list[int | float] = []
         kept: list[Any] = []
         for reduction in reductions:
