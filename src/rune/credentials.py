@@ -37,7 +37,9 @@ class Credentials:
             try:
                 text = Path(text).expanduser().read_text()
             except OSError as error:
-                raise CredentialsError(f"cannot read the credentials file {where}: {error.strerror}") from error
+                raise CredentialsError(
+                    f"cannot read the credentials file {where}: {error.strerror}"
+                ) from error
         try:
             return msgspec.json.decode(text, type=dict[str, dict[str, Any]])
         except msgspec.MsgspecError as error:

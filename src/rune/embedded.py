@@ -19,12 +19,12 @@ from rune.core.registry import Registry
 from rune.core.workflow import Workflow
 from rune.credentials import Credentials
 from rune.engine import Engine
+from rune.engine.running import Runner
+from rune.engine.values import expand
 from rune.formats.graph import compile_workflow
 from rune.nodes import SERVICES
-from rune.engine.running import Runner
 from rune.scheduler import Scheduler
 from rune.settings import Settings
-from rune.engine.values import expand
 from rune.worker import Worker
 
 __all__ = ["Embedded"]
@@ -95,10 +95,15 @@ class Embedded:
             elif not waiting.done():
                 waiting.set_result(completion)
 
-    # --- what a caller does ------------------------------------------------------------------------------------
+    # --- what a caller does ---
 
     async def start(
-        self, flow: Workflow, *, input: Any = None, context: Mapping[str, Any] | None = None, priority: int = 0
+        self,
+        flow: Workflow,
+        *,
+        input: Any = None,
+        context: Mapping[str, Any] | None = None,
+        priority: int = 0,
     ) -> str:
         """Start an execution of `flow`; its id."""
         execution = new_execution_id()
@@ -110,11 +115,13 @@ class Embedded:
 
     async def result(self, execution: str) -> CompletionMessage:
         """Wait for an execution's end; its completion, with every value in it."""
-        waiting = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[CompletionMessage] = asyncio.get_running_loop().create_future()
         if execution in self._early:
             waiting.set_result(self._early.pop(execution))
         self._waiting[execution] = waiting
-        await asyncio.wait({waiting, *self._loops}, return_when=asyncio.FIRST_COMPLETED)
+        either: set[asyncio.Future[Any]] = {waiting, *self._loops}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        del self._waiting[execution]
         if not waiting.done():
             self._raise_broken()
         completion = waiting.result()

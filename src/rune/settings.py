@@ -48,7 +48,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Rests before an unexpected error is tried again; after the last, the message is dead-lettered."""
 
 
-def load_settings(flags: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+def load_settings(
+    flags: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None
+) -> Settings:
     """The settings of this process."""
     environ = os.environ if environ is None else environ
     values: dict[str, Any] = {}

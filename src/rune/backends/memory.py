@@ -194,9 +194,7 @@ def barrier_view(row: BarrierRow | None) -> BarrierView | None:
     if row is None or not row.closed:
         return None
     folds = tuple(fold.result() for fold in row.folds)
-    return BarrierView(
-        row.total, row.succeeded, row.failed, row.skipped, row.failure, folds, row.first_error
-    )
+    return BarrierView(row.total, row.succeeded, row.failed, row.skipped, row.failure, folds, row.first_error)
 
 
 class MemoryState:
@@ -296,7 +294,7 @@ class MemoryState:
     async def live(self) -> list[str]:
         return [id for id, of in self.rows.executions.items() if not of.row.buried]
 
-    # --- timers ------------------------------------------------------------------------------------------------
+    # --- timers ---
 
     def _schedule(self, execution: str, timer: Timer) -> None:
         if timer.due is None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-__all__ = ["Context", "Layer", "Ref"]
+__all__ = ["Context", "Layer", "Ref", "weight"]
 
 _decode = msgspec.json.Decoder().decode
 
@@ -125,5 +125,10 @@ class Context:
             yield from (ref.key,) if ref.key else loaded(ref).raw
 
 
+def weight(raw: Raw) -> int:
+    """Bytes of a raw value."""
+    return len(memoryview(raw))
+
+
 def _size(values: Mapping[str, Raw]) -> int:
-    return sum(map(len, map(memoryview, values.values()))) + sum(map(len, values)) + 4 * len(values)
+    return sum([weight(raw) + len(key) + 4 for key, raw in values.items()])

@@ -44,25 +44,24 @@ def as_json(value: Any, *, trusted: bool = False) -> Raw:
 
 def _look_through(value: Any, depth: int = 0) -> None:
     if depth > _DEEPEST:
-        raise NodeError(
-            f"returned a value nested deeper than {_DEEPEST} levels, or one that contains itself",
-            "OUTPUT_NOT_JSON",
-        )
+        message = f"returned a value nested deeper than {_DEEPEST} levels, or one that contains itself"
+        raise NodeError(message, "OUTPUT_NOT_JSON")
     match value:
-        case None | bool() | str() | int() | Raw():
-            return
-        case float():
-            if not math.isfinite(value):
-                raise NodeError(f"returned {value}, which JSON cannot hold", "OUTPUT_NOT_JSON")
+        case float() if not math.isfinite(value):
+            raise NodeError(f"returned {value}, which JSON cannot hold", "OUTPUT_NOT_JSON")
         case dict():
-            for key, inner in value.items():
-                if not isinstance(key, str):
-                    raise NodeError(f"returned a map with the key {key!r}; keys must be text", "OUTPUT_NOT_JSON")
+            _look_at_keys(value)
+            for inner in value.values():
                 _look_through(inner, depth + 1)
         case list() | tuple():
             for inner in value:
                 _look_through(inner, depth + 1)
         case bytes() | bytearray() | memoryview() | set() | frozenset():
             _refuse(value)
-        case _:
-            return
+
+
+def _look_at_keys(value: dict[Any, Any]) -> None:
+    for key in value:
+        if not isinstance(key, str):
+            message = f"returned a map with the key {key!r}; keys must be text"
+            raise NodeError(message, "OUTPUT_NOT_JSON")

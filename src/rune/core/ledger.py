@@ -28,7 +28,6 @@ from rune.core.ports import (
     Rule,
     Settle,
     Skip,
-    Timer,
     TryAgain,
     scope_key,
 )
@@ -77,7 +76,7 @@ class Ledger:
         self._rows = rows
         self._clock = clock
 
-    # --- the calls ---------------------------------------------------------------------------------------------
+    # --- the calls ---
 
     def apply(self, execution: str, commits: Sequence[Commit]) -> list[Answer]:
         """See `State.apply`."""
@@ -177,7 +176,7 @@ class Ledger:
                 assert_never(operation)
         return True
 
-    # --- steps -------------------------------------------------------------------------------------------------
+    # --- steps ---
 
     def _own(self, execution: str, place: Place) -> None:
         """Give the scope a row, so that what is keyed to it is found when it ends."""
@@ -218,7 +217,7 @@ class Ledger:
         self._rows.save_step(row.id, commit.step, known)
         self._rows.arm(row.id, operation.timer)
 
-    # --- scopes ------------------------------------------------------------------------------------------------
+    # --- scopes ---
 
     def _settle(self, row: ExecutionRow, commit: Commit, operation: Settle, draft: _Draft) -> None:
         key = scope_key(commit.place)
@@ -261,7 +260,7 @@ class Ledger:
         row.closer = step
         self._rows.save_execution(row)
 
-    # --- fan-outs ----------------------------------------------------------------------------------------------
+    # --- fan-outs ---
 
     def _open(self, row: ExecutionRow, commit: Commit, operation: Open, draft: _Draft) -> None:
         known = self._rows.barrier(row.id, operation.barrier)
@@ -339,7 +338,7 @@ class Ledger:
         draft.refill_task = barrier.refill
         self._rows.add_refill(row.id, barrier.id, step, draft.refill)
 
-    # --- merges ------------------------------------------------------------------------------------------------
+    # --- merges ---
 
     def _merge(self, row: ExecutionRow, commit: Commit, rule: Rule) -> MergeRow:
         known = self._rows.merge(row.id, rule.merge)
@@ -404,7 +403,7 @@ class Ledger:
         if merge.timer:
             self._rows.disarm(row.id, merge.timer)
 
-    # --- time-outs ---------------------------------------------------------------------------------------------
+    # --- time-outs ---
 
     def _expire(self, row: ExecutionRow, commit: Commit, operation: Expire, draft: _Draft) -> None:
         barrier = self._rows.barrier(row.id, operation.target)
@@ -414,7 +413,9 @@ class Ledger:
             draft.release = barrier.release if barrier else None
             draft.opened = [merge.id] if merge else []
             return
-        waiting = (barrier is not None and not barrier.closed) or (merge is not None and merge.state == "waiting")
+        waiting = (barrier is not None and not barrier.closed) or (
+            merge is not None and merge.state == "waiting"
+        )
         if not waiting or self._postponed(row, operation, draft):
             return
         if barrier is not None:

@@ -1,4 +1,4 @@
-"""The three messages of RFC 001 §6, with RFC 004's lineage, RFC 005's `from_node` and Rune's own optional fields."""
+"""The messages of RFC 001 §6, with RFC 004's lineage, RFC 005's `from_node` and our optional fields."""
 
 from __future__ import annotations
 
@@ -192,6 +192,8 @@ def _named(task: Task) -> tuple[Frame, ...]:
         return task.lineage_stack
     named: list[Frame] = []
     for frame in task.lineage_stack:
-        barrier = frame.barrier or derive(task.execution_id, *(f"{f.barrier}.{f.item_index}" for f in named), frame.split_node_id)
+        barrier = frame.barrier or derive(
+            task.execution_id, *(f"{f.barrier}.{f.item_index}" for f in named), frame.split_node_id
+        )
         named.append(msgspec.structs.replace(frame, barrier=barrier))
     return tuple(named)

@@ -46,17 +46,27 @@ class Gathered(msgspec.Struct, frozen=True):
 class StepContext(Protocol):
     """What a running node sees of the world."""
 
-    step: str
-    """This step's id: the idempotency key of its effects."""
-    execution_id: str
-    workflow_id: str
-    node_id: str
-    node_name: str
-    attempt: int
-    """From 1."""
-    last_attempt: bool
-    gathered: Gathered | None
-    """Set when the node runs because its barrier or merge has opened."""
+    @property
+    def step(self) -> str:
+        """This step's id: the idempotency key of its effects."""
+
+    @property
+    def execution_id(self) -> str: ...
+    @property
+    def workflow_id(self) -> str: ...
+    @property
+    def node_id(self) -> str: ...
+    @property
+    def node_name(self) -> str: ...
+    @property
+    def attempt(self) -> int:
+        """From 1."""
+
+    @property
+    def last_attempt(self) -> bool: ...
+    @property
+    def gathered(self) -> Gathered | None:
+        """Set when the node runs because its barrier or merge has opened."""
 
     def evaluate(self, expression: Expression, names: Mapping[str, Any] | None = None) -> Any:
         """Evaluate an expression in this branch, with `names` (such as `$item`) laid over it."""

@@ -130,7 +130,7 @@ class Paths:
                 runs[edge.dst] += min(runs[id], 1) if inner else runs[id]
 
     def let_down(self, edge: Edge) -> Mapping[str, int]:
-        """The merges that a branch along this edge would have reached, each with how many arrivals it loses."""
+        """The merges a branch along this edge would have reached, and how many arrivals each loses."""
         found = self._reached.get(edge.id)
         if found is None:
             found = self._reached[edge.id] = self._walk(edge.dst)
@@ -166,7 +166,7 @@ class Paths:
         return seen
 
     def beyond(self, id: str) -> list[Edge]:
-        """The edges along which a branch passes on from a node, or from a fan-out as a whole, in its scope."""
+        """The edges that lead on, in its scope, from a node or from a fan-out as a whole."""
         edges = self._flow.outgoing[id]
         role = self._flow.nodes[id].role
         if role is Role.GATHER:

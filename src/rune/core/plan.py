@@ -82,7 +82,7 @@ class Step(Struct, frozen=True):
             edge=branch.edge,
             path=branch.path,
             twigs=(),
-            **{"phase": "run", "attempt": 1, "cursor": None, "details": NULL, **changes},  # type: ignore[arg-type]
+            **{"phase": "run", "attempt": 1, "cursor": None, "details": NULL, **changes},
         )
 
 
@@ -176,7 +176,7 @@ def _fail(step: Step, outcome: Failed, record: list[Operation]) -> Plan:
     if node.error.type == "branch":
         context = branch.context.having({"$error": Raw(error)})
         beyond = step.paths.beyond(node.id) if node.role is Role.SPLIT else step.flow.outgoing[node.id]
-        taken = [edge for edge in step.flow.outgoing[node.id] if edge.is_error]
+        taken: Sequence[Edge] = [e for e in step.flow.outgoing[node.id] if e.is_error]
         return (yield from _leave(step, context, taken, [e for e in beyond if not e.is_error], record))
     if node.error.type == "ignore":
         context = branch.context.having({f"${node.id}": Raw(b'{"error":' + error + b"}")})
@@ -322,7 +322,7 @@ def _leave_open(step: Step, opening: Open, dead: list[Edge], record: list[Operat
     return follow
 
 
-# --- pieces ------------------------------------------------------------------------------------------------------
+# --- pieces ---
 
 
 def _followed(answer: Answer) -> Follow:
@@ -391,7 +391,7 @@ def _keeps_results(step: Step, gather: str) -> bool:
 
 
 def _timer(step: Step, node: str, target: str) -> Timer | None:
-    """The time-out of a join: what its `timeout` says in full, else the default, which counts idle time only."""
+    """The time-out of a join: its `timeout` in full, else the default, which counts idle time only."""
     timeout = getattr(step.flow.nodes[node].parameters.constant, "timeout", None)
     branch = msgspec.structs.replace(step.branch, step=derive(target, "expire"), context=Context({}))
     details = {"target": target, "idle": None if timeout is not None else step.limits.timeout}

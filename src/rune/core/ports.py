@@ -65,7 +65,7 @@ class Timer(Struct, frozen=True):
     """Filled in by State."""
 
 
-# --- operations: what one commit may ask, carried out in order, all or nothing ---------------------------------
+# --- operations: what one commit may ask, carried out in order, all or nothing ---
 
 
 class Record(Struct, frozen=True, tag=True):
@@ -109,7 +109,7 @@ class Rule(Struct, frozen=True):
 
 
 class ArriveAt(Struct, frozen=True, tag=True):
-    """A live branch reaches a merge. It goes on as what follows the merge if it opens it, and ends otherwise."""
+    """A live branch reaches a merge. If it opens it, it goes on as what follows; otherwise it ends."""
 
     rule: Rule
     order: int
@@ -150,8 +150,8 @@ class Arm(Struct, frozen=True, tag=True):
 class Expire(Struct, frozen=True, tag=True):
     """The time of a barrier or a merge is up: it fails, unless it has opened.
 
-    With `idle` set, only time without progress counts: nothing happened in the execution since `idle` seconds,
-    not before `since`, and no branch sleeps or runs in it; else the timer is armed again.
+    With `idle` set, only time without progress counts: nothing happened in the execution for `idle` seconds
+    (since `since` at the earliest), and no branch sleeps or runs in it; else the timer is armed again.
     """
 
     target: str
@@ -180,7 +180,7 @@ class Commit(Struct, frozen=True):
     operations: Sequence[Operation]
 
 
-# --- answers -----------------------------------------------------------------------------------------------------
+# --- answers ---
 
 
 class Progress(Struct, frozen=True):

@@ -51,7 +51,7 @@ class Registry:
         return suggest(name, self._types)
 
 
-# --- the decorator -----------------------------------------------------------------------------------------
+# --- the decorator ---
 
 
 @overload
@@ -196,7 +196,7 @@ def _copied(value: Any) -> Any:
     return deepcopy(value)
 
 
-# --- finding them ------------------------------------------------------------------------------------------
+# --- finding them ---
 
 
 def node_types_of(holder: Any) -> list[type[NodeType]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Raw, Struct, field, json
 
-from rune.core.context import Context, Layer, Ref
+from rune.core.context import Context, Layer, Ref, weight
 from rune.core.messages import Branch
 from rune.core.workflow import Workflow
 
@@ -37,15 +37,15 @@ class _Working(Struct):
 
 
 _working_decoder = json.Decoder(_Working)
+_BRACE = ord("{")
 
 
 def unwrapped(output: Raw) -> Raw:
     """The working payload in an output that is one, `{"$json": payload}`; else the output."""
-    data = memoryview(output)
-    if data[:1] != b"{":
+    if memoryview(output)[0] != _BRACE:
         return output
     payload = _working_decoder.decode(output).payload
-    return payload if len(memoryview(payload)) else output
+    return payload if weight(payload) else output
 
 
 class BranchScope:

@@ -30,8 +30,8 @@ class Retry(msgspec.Struct, frozen=True):
 
     def rest(self, attempt: int) -> float:
         """Seconds between the failure of `attempt` (from 1) and the next one."""
-        factor = {"fixed": 1, "linear": attempt, "exponential": 2 ** min(attempt - 1, 32)}[self.backoff]
-        return min(self.delay * factor, self.max_delay)
+        factors = {"fixed": 1.0, "linear": float(attempt), "exponential": 2.0 ** min(attempt - 1, 32)}
+        return min(self.delay * factors[self.backoff], self.max_delay)
 
 
 class Edge(msgspec.Struct, frozen=True):
@@ -72,7 +72,13 @@ class Workflow:
     """Nodes and edges, and what follows from them, worked out once."""
 
     def __init__(
-        self, id: str, nodes: Iterable[Node], edges: Iterable[Edge], *, name: str = "", definition: bytes = b""
+        self,
+        id: str,
+        nodes: Iterable[Node],
+        edges: Iterable[Edge],
+        *,
+        name: str = "",
+        definition: bytes = b"",
     ) -> None:
         self.id = id
         self.name = name or id

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from rune.core.context import Ref
+from rune.core.context import Ref, weight
 from rune.core.ids import content_hash, derive
 from rune.core.messages import Branch, Task, encode, scope_of
 from rune.core.outcome import Done, FanOut, Outcome
@@ -99,7 +99,7 @@ class Carrier:
         """The outcome in a form that is small enough to keep and to pass on."""
         if isinstance(outcome, FanOut):
             return await self._items.fixed(step.task.execution_id, outcome)
-        if isinstance(outcome, Done) and not outcome.refs and len(memoryview(outcome.output)) > LARGE:
+        if isinstance(outcome, Done) and not outcome.refs and weight(outcome.output) > LARGE:
             return await self._stored(step, outcome)
         return outcome
 
@@ -110,7 +110,9 @@ class Carrier:
             values["$json"] = working_payload(outcome.output)
         data = {key: bytes(value) for key, value in values.items()}
         refs = tuple(Ref(content_hash(value), len(value), key) for key, value in data.items())
-        await self._values.put(step.task.execution_id, dict(zip((r.hash for r in refs), data.values(), strict=True)))
+        await self._values.put(
+            step.task.execution_id, dict(zip((r.hash for r in refs), data.values(), strict=True))
+        )
         return msgspec.structs.replace(outcome, output=None, refs=refs)
 
     async def _drive(self, plans: Sequence[tuple[Step, Plan]]) -> list[Follow]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec import Raw, Struct
 
-from rune.core.context import Context, Layer, Ref
+from rune.core.context import Context, Layer, Ref, weight
 from rune.core.ids import derive
 from rune.core.messages import Branch, Frame, Task, Twig
 from rune.core.outcome import FanOut, Source
@@ -74,7 +74,7 @@ class Items:
         edges = [edge for edge in step.flow.outgoing[node.id] if not edge.is_error]
         outer = await self._outer(step.task.execution_id, branch)
         children = self._branches(step, branch, items, edges, outer, total, start)
-        if any(len(memoryview(raw)) > FAN_OUT_INLINE for raw in items.items):
+        if any(weight(raw) > FAN_OUT_INLINE for raw in items.items):
             children = await self._values.fold_all(step.task.execution_id, children)
         return [*pack(step.task, children, fan_out.batch or _batch_size(total)), *rest]
 
@@ -148,7 +148,7 @@ def _cut(texts: list[str] | None, start: int, stop: int) -> list[str] | None:
 
 
 def _batch_size(total: int) -> int:
-    """One item a message for few, so that all workers get some; more for many, so that they share its cost."""
+    """One item a message for few, so that all workers get some; more for many, to share its cost."""
     return max(1, min(_LARGEST_BATCH, total // 64))
 
 
@@ -173,7 +173,7 @@ def _batches(task: Task, edge: Edge, branches: list[Branch], batch: int) -> Iter
     while at < len(branches):
         size, stop = 0, at
         while stop < len(branches) and stop - at < batch and (size < _BATCH_BYTES or stop == at):
-            size += sum(map(len, map(memoryview, branches[stop].context.own.values()))) + 100
+            size += sum(map(weight, branches[stop].context.own.values())) + 100
             stop += 1
         if stop - at == 1:
             yield _single(task, edge, branches[at])
@@ -220,7 +220,9 @@ def _several(task: Task, edge: Edge, branches: list[Branch]) -> Task:
         path=first.path,
         refs=first.context.refs,
         twigs=tuple(
-            Twig(b.step, b.lineage[-1].item_index, dict(b.context.own), b.lineage[-1].label, b.lineage[-1].key)
+            Twig(
+                b.step, b.lineage[-1].item_index, dict(b.context.own), b.lineage[-1].label, b.lineage[-1].key
+            )
             for b in branches
         ),
         entry=task.entry,

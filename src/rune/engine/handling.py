@@ -74,7 +74,7 @@ class Engine:
         """Executions known to have ended: their Tasks are dropped unseen."""
         return self._carrier.ended
 
-    # --- beginning ---------------------------------------------------------------------------------------------
+    # --- beginning ---
 
     async def start(
         self, flow: Workflow, execution: str, values: Mapping[str, Raw], *, priority: int = 0
@@ -115,7 +115,7 @@ class Engine:
                 del self._flows[next(iter(self._flows))]
         return flow
 
-    # --- one delivery ------------------------------------------------------------------------------------------
+    # --- one delivery ---
 
     async def handle(self, delivery: Delivery) -> None:
         """Do all that this delivery asks for, then acknowledge it."""
@@ -188,7 +188,7 @@ class Engine:
         opening = Open(frame.barrier, total, 1, encode(release), published=total)
         await self.state.apply(task.execution_id, [Commit(frame.barrier, scope_of(outer), [opening])])
 
-    # --- running -----------------------------------------------------------------------------------------------
+    # --- running ---
 
     async def _run(self, delivery: Delivery, steps: list[Step]) -> None:
         self._statuses.running(steps)
@@ -274,7 +274,7 @@ class Engine:
             await self._come_back(step, at)
         await self.broker.finish(delivery)
 
-    # --- the other phases --------------------------------------------------------------------------------------
+    # --- the other phases ---
 
     async def _wake(self, delivery: Delivery, step: Step) -> None:
         key = f"${step.node.id}"

@@ -36,7 +36,7 @@ class Joins:
             return await self._merge(step)
         return await self._barrier(step)
 
-    # --- fan-outs ----------------------------------------------------------------------------------------------
+    # --- fan-outs ---
 
     async def _barrier(self, step: Step) -> tuple[Step, Gathered | Done | Failed] | None:
         execution = step.task.execution_id
@@ -65,7 +65,7 @@ class Joins:
                 slots[item] = data
         return b"[" + b",".join(slots) + b"]"
 
-    # --- merges ------------------------------------------------------------------------------------------------
+    # --- merges ---
 
     async def _merge(self, step: Step) -> tuple[Step, Gathered | Done | Failed] | None:
         execution = step.task.execution_id

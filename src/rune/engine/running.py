@@ -20,8 +20,8 @@ from rune.core.plan import Step
 from rune.core.ports import State
 from rune.core.scope import BranchScope, context_names
 from rune.core.workflow import Retry
-from rune.settings import Settings
 from rune.engine.values import Values
+from rune.settings import Settings
 
 if TYPE_CHECKING:
     from rune.credentials import Credentials
@@ -114,7 +114,9 @@ class Runner:
             return Attempt(decode_outcome(record), started, replayed=True)
         if step.fence >= self._settings.max_starts > 0:
             error = EngineError(
-                f"its worker died {step.fence - 1} times while running it", "WORKER_LOST", {"starts": step.fence}
+                f"its worker died {step.fence - 1} times while running it",
+                "WORKER_LOST",
+                {"starts": step.fence},
             )
             return self._failed(step, error, started, None)
         async with self._slots:
@@ -178,9 +180,9 @@ class Runner:
         if node.credentials:
             info = msgspec.json.decode(mask.data(msgspec.json.encode(info)), type=ErrorInfo)
         retry_in = None
-        if policy is not None and step.task.attempt < policy.attempts:
-            if node.retry is not None or (isinstance(error, NodeError) and error.retryable):
-                retry_in = policy.rest(step.task.attempt)
+        wanted = node.retry is not None or (isinstance(error, NodeError) and error.retryable)
+        if wanted and policy is not None and step.task.attempt < policy.attempts:
+            retry_in = policy.rest(step.task.attempt)
         return Attempt(Failed(info, isinstance(error, EngineError)), started, retry_in)
 
 

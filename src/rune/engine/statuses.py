@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from time import gmtime
+from typing import Any
 
 from msgspec import Raw
 
@@ -44,7 +45,9 @@ class Statuses:
         at = iso(self._clock())
         self._broker.emit([_status(step, "running", at, 0) for step in steps])
 
-    def concluded(self, steps: Sequence[Step], attempts: Sequence[Attempt], follows: Sequence[Follow]) -> None:
+    def concluded(
+        self, steps: Sequence[Step], attempts: Sequence[Attempt], follows: Sequence[Follow]
+    ) -> None:
         """These steps have ended, or rest."""
         if not self._broker.listened:
             return
@@ -111,7 +114,7 @@ def _status(
     output: Raw | None = None,
     output_ref: Ref | None = None,
     error: ErrorInfo | None = None,
-    details: dict[str, object] | None = None,
+    details: dict[str, Any] | None = None,
 ) -> NodeStatusMessage:
     return NodeStatusMessage(
         workflow_id=step.task.workflow_id,

@@ -1,4 +1,4 @@
-"""Large values: stored once by their hash, fetched when something reads them, kept decoded while there is room."""
+"""Large values: stored once by their hash, fetched when something reads them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from msgspec import Raw
 
-from rune.core.context import Context, Layer, Ref
+from rune.core.context import Context, Layer, Ref, weight
 from rune.core.errors import EngineError
 from rune.core.ids import content_hash
 from rune.core.messages import Branch
@@ -30,14 +30,16 @@ _layer_decoder = msgspec.json.Decoder(dict[str, Raw])
 class Values:
     """Stores what is too large to travel, and remembers what was read lately."""
 
-    def __init__(self, state: State, *, cache_bytes: int = 64 * 1024 * 1024, max_value: int = 64 * 1024 * 1024) -> None:
+    def __init__(
+        self, state: State, *, cache_bytes: int = 64 * 1024 * 1024, max_value: int = 64 * 1024 * 1024
+    ) -> None:
         self._state = state
         self._room = cache_bytes
         self._max_value = max_value
         self._layers: OrderedDict[tuple[str, str], tuple[Layer, int]] = OrderedDict()
         self._weight = 0
 
-    # --- reading -----------------------------------------------------------------------------------------------
+    # --- reading ---
 
     async def load(self, execution: str, refs: Iterable[Ref]) -> dict[Ref, Layer]:
         """The layers behind these references."""
@@ -54,7 +56,9 @@ class Values:
             data = await self._state.get(execution, list({ref.hash for ref in missing}))
             for ref in missing:
                 if ref.hash not in data:
-                    raise EngineError(f"the stored value of '{ref.key or 'the context'}' is gone", "VALUE_MISSING")
+                    raise EngineError(
+                        f"the stored value of '{ref.key or 'the context'}' is gone", "VALUE_MISSING"
+                    )
                 found[ref] = self._remember(ref, data[ref.hash])
         return found
 
@@ -73,11 +77,11 @@ class Values:
             self._weight -= self._layers.popitem(last=False)[1][1]
         return layer
 
-    # --- storing -----------------------------------------------------------------------------------------------
+    # --- storing ---
 
     def check(self, raw: Raw, what: str) -> None:
         """Refuse a value that is larger than any may be."""
-        size = len(memoryview(raw))
+        size = weight(raw)
         if size > self._max_value:
             raise EngineError(
                 f"{what} is {size:,} bytes, more than the limit of {self._max_value:,}; "
@@ -130,7 +134,7 @@ def _folded(context: Context, stored: dict[str, bytes]) -> Context:
     refs = list(context.refs)
     small: dict[str, Raw] = {}
     for key, raw in context.inline().items():
-        if len(memoryview(raw)) > LARGE:
+        if weight(raw) > LARGE:
             refs.append(_ref(bytes(raw), stored, key))
         else:
             small[key] = raw

@@ -73,7 +73,9 @@ class Aggregator(NodeType, kw_only=True):
         reductions = self._reductions().values()
         result = None
         if self.collect is not None or any(r.value is None and r.op != "count" for r in reductions):
-            result = context.evaluate(self.collect) if self.collect else msgspec.json.decode(context.previous())
+            result = (
+                context.evaluate(self.collect) if self.collect else msgspec.json.decode(context.previous())
+            )
         folds: list[int | float] = []
         kept: list[Any] = []
         for reduction in reductions:
