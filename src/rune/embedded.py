@@ -147,6 +147,8 @@ class Embedded:
 
     async def unfinished(self) -> list[str]:
         """The executions that have not ended, and those whose end nobody has acknowledged."""
+        # Let the completions that are stored already come in first.
+        await asyncio.sleep(0)
         return list(dict.fromkeys([*await self.state.live(), *self._early]))
 
     def listen(self, listener: Listener) -> None:

@@ -80,7 +80,9 @@ class Ledger:
 
     def apply(self, execution: str, commits: Sequence[Commit]) -> list[Answer]:
         """See `State.apply`."""
-        row = self._touch(execution)
+        # That a time-out was looked at is no progress.
+        progress = not any(isinstance(op, Expire) for commit in commits for op in commit.operations[:1])
+        row = self._touch(execution, progress)
         return [self._commit(row, commit).answer() for commit in commits]
 
     def lease(
@@ -90,11 +92,11 @@ class Ledger:
         row = self._touch(execution)
         return [self._lease(row, step, place, attempt, until) for step, place in steps]
 
-    def _touch(self, execution: str) -> ExecutionRow:
+    def _touch(self, execution: str, progress: bool = True) -> ExecutionRow:
         row = self._rows.execution(execution) or ExecutionRow(execution)
         now = self._clock()
         # Default time-outs ask when something last happened; to the second is enough.
-        if now - row.touched > 1.0 and not row.ending:
+        if progress and now - row.touched > 1.0 and not row.ending:
             row.touched = now
             self._rows.save_execution(row)
         return row
@@ -119,7 +121,7 @@ class Ledger:
     def _commit(self, row: ExecutionRow, commit: Commit) -> _Draft:
         gate = self._gate(row, commit.step, commit.place)
         if gate is not None:
-            if gate.dropped:
+            if gate.dropped and not any(isinstance(op, Expire) for op in commit.operations):
                 self._settle(row, commit, Settle(-1), gate)
             return gate
         draft = _Draft()

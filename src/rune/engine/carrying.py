@@ -85,7 +85,8 @@ class Carrier:
         if attempt.retry_in is not None and not attempt.replayed:
             return step, simply(self._again(step, attempt.retry_in))
         outcome = await self._travelling(step, attempt.outcome)
-        if not step.node.deterministic and not attempt.replayed:
+        # What ran under a lease is recorded, which also ends the lease.
+        if not attempt.replayed and (step.fence or not step.node.deterministic):
             step = msgspec.structs.replace(step, recorded=msgspec.json.encode(outcome))
         return step, plan(step, outcome, decode_outcome)
 

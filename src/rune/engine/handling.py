@@ -80,6 +80,8 @@ class Engine:
         self, flow: Workflow, execution: str, values: Mapping[str, Raw], *, priority: int = 0
     ) -> None:
         """Start an execution; to start it again is to start it once."""
+        for name, value in values.items():
+            self.values.check(value, f"the value of {name}")
         definition = await self.values.store(execution, flow.definition)
         self._flows[definition] = flow
         root = derive(execution, "start")
@@ -191,6 +193,11 @@ class Engine:
     # --- running ---
 
     async def _run(self, delivery: Delivery, steps: list[Step]) -> None:
+        if delivery.redelivered and len(steps) > 1:
+            # One of them may be what killed a worker: from here on each travels alone.
+            apart = [s.task_for(s.node.id, s.branch, attempt=s.task.attempt) for s in steps]
+            await self.broker.finish(delivery, apart)
+            return
         self._statuses.running(steps)
         if steps[0].node.type.pure and not delivery.redelivered:
             attempts = await self._runner.run_pure(steps, self.values)
