@@ -11,19 +11,25 @@ from rune.core.context import Context, Layer, Ref, weight
 from rune.core.messages import Branch
 from rune.core.workflow import Workflow
 
-__all__ = ["BranchScope", "context_names", "unwrapped"]
+__all__ = ["BranchScope", "context_names", "output_name", "unwrapped"]
 
 
 def context_names(names: frozenset[str], flow: Workflow, branch: Branch) -> frozenset[str]:
     """The names of the context that `names` may read: some stand for others."""
     wanted = set(names)
+    if "$json" in wanted or "$previous" in wanted:
+        wanted.add(output_name(flow, branch.from_node))
     if "$input" in wanted or any(n[1:] in flow.nodes and flow.nodes[n[1:]].trigger for n in names):
         wanted.add("$trigger")
-    if ("$json" in wanted or "$previous" in wanted) and branch.from_node:
-        wanted.add(f"${branch.from_node}")
     if "$items" in wanted:
         wanted.update(_item_names(branch))
     return frozenset(wanted)
+
+
+def output_name(flow: Workflow, from_node: str | None) -> str:
+    """The context's name for the output of the node before; a trigger's is the payload."""
+    node = flow.nodes.get(from_node or "")
+    return "$trigger" if node is None or node.trigger else f"${node.id}"
 
 
 def _item_names(branch: Branch) -> list[str]:
@@ -87,14 +93,16 @@ class BranchScope:
         except KeyError:
             return self._output()
 
+    @property
+    def _output_name(self) -> str:
+        return output_name(self._flow, self._branch.from_node)
+
     def _output(self) -> Any:
-        if self._branch.from_node is None:
-            return self._value("$trigger")
-        return self._value(f"${self._branch.from_node}")
+        return self._value(self._output_name)
 
     def previous(self) -> Raw:
         """The output of the node before, or the working payload it left, undecoded."""
-        return unwrapped(self._context.raw(f"${self._branch.from_node}", self._layers.__getitem__))
+        return unwrapped(self._context.raw(self._output_name, self._layers.__getitem__))
 
     def _previous(self) -> Any:
         """The output of the node before, or the working payload it left."""

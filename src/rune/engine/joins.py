@@ -14,7 +14,7 @@ from rune.core.node import Gathered, Role
 from rune.core.outcome import Done, Failed
 from rune.core.plan import Snapshot, Step
 from rune.core.ports import MergeView, State
-from rune.core.scope import unwrapped
+from rune.core.scope import output_name, unwrapped
 from rune.core.workflow import Node
 from rune.engine.values import Values, expand
 
@@ -81,15 +81,15 @@ class Joins:
         step = msgspec.structs.replace(step, branch=branch)
         if view.failed:
             return step, _failed_merge(step.node, view.failed, len(brought), view.expected)
-        payloads = [await self._payload(execution, snapshot) for _, snapshot in brought]
+        payloads = [await self._payload(step, snapshot) for _, snapshot in brought]
         winner = next((snapshot.from_node for id, snapshot in brought if id == view.winner), None)
         return step, Gathered(Raw(b"[" + b",".join(payloads) + b"]"), len(brought), winner=winner)
 
-    async def _payload(self, execution: str, snapshot: Snapshot) -> bytes:
+    async def _payload(self, step: Step, snapshot: Snapshot) -> bytes:
         """What an arrival brings: the output of the node it came from."""
-        key = f"${snapshot.from_node}"
+        key = output_name(step.flow, snapshot.from_node)
         context = Context(snapshot.context, refs=snapshot.refs)
-        layers = await self._values.load(execution, context.needs(frozenset({key})))
+        layers = await self._values.load(step.task.execution_id, context.needs(frozenset({key})))
         try:
             return bytes(unwrapped(context.raw(key, layers.__getitem__)))
         except KeyError:
