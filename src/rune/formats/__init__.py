@@ -1,0 +1,1 @@
+"""The formats a workflow may be written in; each compiles to the same Workflow."""
