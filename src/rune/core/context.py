@@ -24,11 +24,19 @@ class Ref(msgspec.Struct, frozen=True, omit_defaults=True):
 class Layer:
     """Raw values by name, each decoded at most once."""
 
-    __slots__ = ("_decoded", "raw")
+    __slots__ = ("_decoded", "_size", "raw")
 
     def __init__(self, raw: Mapping[str, Raw]) -> None:
         self.raw = raw
         self._decoded: dict[str, Any] = {}
+        self._size = -1
+
+    @property
+    def size(self) -> int:
+        """Bytes of the values and their names."""
+        if self._size < 0:
+            self._size = _size(self.raw)
+        return self._size
 
     def value(self, key: str) -> Any:
         """The decoded value; KeyError if there is none."""
@@ -74,7 +82,7 @@ class Context:
     @property
     def size(self) -> int:
         """Bytes of the inline values."""
-        return _size(self.own) + _size(self.shared.raw)
+        return _size(self.own) + self.shared.size
 
     def inline(self) -> dict[str, Raw]:
         """The inline values, shared and own."""

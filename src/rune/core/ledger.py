@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import assert_never
 
 import msgspec
-from msgspec import Struct
 
 from rune.core.ports import (
     Answer,
@@ -36,39 +35,6 @@ from rune.core.rows import BarrierRow, EndRow, ExecutionRow, Fold, MergeRow, Row
 __all__ = ["Ledger"]
 
 
-class _Draft(Struct):
-    """An Answer in the making."""
-
-    gone: bool = False
-    dropped: bool = False
-    record: bytes | None = None
-    opened: list[str] = []
-    dead: list[str] = []
-    release: bytes | None = None
-    refill: tuple[int, int] | None = None
-    refill_task: bytes = b""
-    progress: Progress | None = None
-    arrived: tuple[int, int] | None = None
-    rearmed: bool = False
-    ending: Ending | None = None
-
-    def answer(self) -> Answer:
-        return Answer(
-            self.gone,
-            self.dropped,
-            self.record,
-            tuple(dict.fromkeys(self.opened)),
-            tuple(dict.fromkeys(self.dead)),
-            self.release,
-            self.refill,
-            self.refill_task,
-            self.progress,
-            self.arrived,
-            self.rearmed,
-            self.ending,
-        )
-
-
 class Ledger:
     """Carries out commits and leases on rows."""
 
@@ -83,7 +49,7 @@ class Ledger:
         # That a time-out was looked at is no progress.
         progress = not any(isinstance(op, Expire) for commit in commits for op in commit.operations[:1])
         row = self._touch(execution, progress)
-        return [self._commit(row, commit).answer() for commit in commits]
+        return [self._commit(row, commit) for commit in commits]
 
     def lease(
         self, execution: str, steps: Sequence[tuple[str, Place]], attempt: int, until: float
@@ -118,62 +84,62 @@ class Ledger:
         self._rows.save_step(row.id, step, known)
         return Lease(fence=known.fence)
 
-    def _commit(self, row: ExecutionRow, commit: Commit) -> _Draft:
+    def _commit(self, row: ExecutionRow, commit: Commit) -> Answer:
         gate = self._gate(row, commit.step, commit.place)
         if gate is not None:
             if gate.dropped and not any(isinstance(op, Expire) for op in commit.operations):
                 self._settle(row, commit, Settle(-1), gate)
             return gate
-        draft = _Draft()
+        answer = Answer()
         for operation in commit.operations:
-            if not self._carry_out(row, commit, operation, draft):
+            if not self._carry_out(row, commit, operation, answer):
                 break
-        return draft
+        return answer
 
-    def _gate(self, row: ExecutionRow, step: str, place: Place) -> _Draft | None:
+    def _gate(self, row: ExecutionRow, step: str, place: Place) -> Answer | None:
         """Why nothing may be done here any more, with the old answer for whoever closed something."""
         if row.buried:
-            return _Draft(gone=True)
+            return Answer(gone=True)
         if row.ending:
-            return _Draft(gone=True, ending=row.ending if row.closer == step else None)
+            return Answer(gone=True, ending=row.ending if row.closer == step else None)
         failed = False
         key = ""
         for barrier_id, item in place:
             barrier = self._rows.barrier(row.id, barrier_id)
             if barrier is None:
-                return _Draft(gone=True)
+                return Answer(gone=True)
             if barrier.closed or self._rows.has_slot(row.id, barrier_id, item):
                 release = barrier.release if barrier.closer == step else None
                 refill = self._rows.refill(row.id, barrier_id, step)
-                return _Draft(gone=True, release=release, refill=refill, refill_task=barrier.refill)
+                return Answer(gone=True, release=release, refill=refill, refill_task=barrier.refill)
             key = f"{barrier_id}.{item}"
             scope = self._rows.scope(row.id, key)
             failed = failed or (scope is not None and scope.error is not None)
-        return _Draft(dropped=True) if failed else None
+        return Answer(dropped=True) if failed else None
 
-    def _carry_out(self, row: ExecutionRow, commit: Commit, operation: Operation, draft: _Draft) -> bool:
+    def _carry_out(self, row: ExecutionRow, commit: Commit, operation: Operation, answer: Answer) -> bool:
         """Do one operation; False leaves the rest of the commit undone."""
         match operation:
             case Settle():
-                self._settle(row, commit, operation, draft)
+                self._settle(row, commit, operation, answer)
             case Record():
-                return self._record(row, commit, operation, draft)
+                return self._record(row, commit, operation, answer)
             case ArriveAt():
-                self._arrive(row, commit, operation, draft)
+                self._arrive(row, commit, operation, answer)
             case Skip():
-                self._skip(row, commit, operation, draft)
+                self._skip(row, commit, operation, answer)
             case Open():
-                self._open(row, commit, operation, draft)
+                self._open(row, commit, operation, answer)
             case Arm():
                 self._rows.arm(row.id, operation.timer)
             case TryAgain():
                 self._try_again(row, commit, operation)
             case Expire():
-                self._expire(row, commit, operation, draft)
+                self._expire(row, commit, operation, answer)
             case End():
                 contexts = (operation.context,) if operation.context is not None else ()
                 ending = Ending(operation.status, self._clock(), contexts, operation.error, operation.reason)
-                self._end(row, commit.step, ending, draft)
+                self._end(row, commit.step, ending, answer)
             case _:
                 assert_never(operation)
         return True
@@ -192,15 +158,15 @@ class Ledger:
         barrier = self._rows.barrier(execution, place[-1][0])
         return barrier.width if barrier else 1
 
-    def _record(self, row: ExecutionRow, commit: Commit, operation: Record, draft: _Draft) -> bool:
+    def _record(self, row: ExecutionRow, commit: Commit, operation: Record, answer: Answer) -> bool:
         known = self._rows.step(row.id, commit.step) or StepRow(scope_key(commit.place))
         if known.record is not None:
             if known.record != operation.outcome:
-                draft.record = known.record
+                answer.record = known.record
                 return False
             return True
         if operation.fence and operation.fence != known.fence:
-            draft.gone = True
+            answer.gone = True
             return False
         known.record = operation.outcome
         known.leased_until = 0.0
@@ -221,7 +187,7 @@ class Ledger:
 
     # --- scopes ---
 
-    def _settle(self, row: ExecutionRow, commit: Commit, operation: Settle, draft: _Draft) -> None:
+    def _settle(self, row: ExecutionRow, commit: Commit, operation: Settle, answer: Answer) -> None:
         key = scope_key(commit.place)
         scope = self._rows.scope(row.id, key)
         end = None
@@ -231,7 +197,7 @@ class Ledger:
             scope = ScopeRow(self._width(row.id, commit.place))
             if scope.live + operation.change == 0:
                 # One branch all along, and it ends: nothing was kept, nothing has to be.
-                self._end_scope(row, commit, operation.error, [end] if end else [], draft)
+                self._end_scope(row, commit, operation.error, [end] if end else [], answer)
                 return
         elif self._rows.settled(row.id, key, commit.step):
             return
@@ -239,7 +205,7 @@ class Ledger:
         scope.error = scope.error or operation.error
         if scope.live == 0:
             ends = [*self._rows.ends(row.id, key), *([end] if end else [])]
-            self._end_scope(row, commit, scope.error, ends, draft)
+            self._end_scope(row, commit, scope.error, ends, answer)
             return
         self._rows.save_scope(row.id, key, scope)
         self._rows.add_settled(row.id, key, commit.step)
@@ -247,28 +213,29 @@ class Ledger:
             self._rows.add_end(row.id, key, commit.step, end)
 
     def _end_scope(
-        self, row: ExecutionRow, commit: Commit, error: bytes | None, ends: list[EndRow], draft: _Draft
+        self, row: ExecutionRow, commit: Commit, error: bytes | None, ends: list[EndRow], answer: Answer
     ) -> None:
-        ends.sort(key=_by_path)
+        if len(ends) > 1:
+            ends.sort(key=_by_path)
         if not commit.place:
             ending = Ending("completed", self._clock(), [end.data for end in ends])
-            self._end(row, commit.step, ending, draft)
+            self._end(row, commit.step, ending, answer)
             return
         self._rows.forget_scope(row.id, scope_key(commit.place))
-        self._fill_slot(row, commit, error, ends, draft)
+        self._fill_slot(row, commit, error, ends, answer)
 
-    def _end(self, row: ExecutionRow, step: str, ending: Ending, draft: _Draft) -> None:
-        row.ending = draft.ending = ending
+    def _end(self, row: ExecutionRow, step: str, ending: Ending, answer: Answer) -> None:
+        row.ending = answer.ending = ending
         row.closer = step
         self._rows.save_execution(row)
 
     # --- fan-outs ---
 
-    def _open(self, row: ExecutionRow, commit: Commit, operation: Open, draft: _Draft) -> None:
+    def _open(self, row: ExecutionRow, commit: Commit, operation: Open, answer: Answer) -> None:
         known = self._rows.barrier(row.id, operation.barrier)
         if known is not None:
             if known.closed and known.closer == commit.step:
-                draft.release = known.release
+                answer.release = known.release
             return
         barrier = BarrierRow(
             operation.barrier,
@@ -287,13 +254,13 @@ class Ledger:
         )
         self._own(row.id, commit.place)
         if operation.total == 0:
-            self._close(row, barrier, commit.step, "", draft)
+            self._close(row, barrier, commit.step, "", answer)
         elif operation.timer:
             self._rows.arm(row.id, operation.timer)
         self._rows.save_barrier(row.id, barrier)
 
     def _fill_slot(
-        self, row: ExecutionRow, commit: Commit, error: bytes | None, ends: list[EndRow], draft: _Draft
+        self, row: ExecutionRow, commit: Commit, error: bytes | None, ends: list[EndRow], answer: Answer
     ) -> None:
         barrier_id, item = commit.place[-1]
         barrier = self._rows.barrier(row.id, barrier_id)
@@ -311,34 +278,34 @@ class Ledger:
         else:
             barrier.skipped += 1
         self._rows.add_slot(row.id, barrier_id, item, data)
-        draft.progress = Progress(barrier.done, barrier.total, barrier.failed, barrier.skipped)
+        answer.progress = Progress(barrier.done, barrier.total, barrier.failed, barrier.skipped)
         if error is not None and barrier.tolerated is not None and barrier.failed > barrier.tolerated:
-            self._close(row, barrier, commit.step, "items", draft)
+            self._close(row, barrier, commit.step, "items", answer)
         elif barrier.done == barrier.total:
             hopeless = barrier.need_success and barrier.failed > 0 and barrier.succeeded == 0
-            self._close(row, barrier, commit.step, "items" if hopeless else "", draft)
+            self._close(row, barrier, commit.step, "items" if hopeless else "", answer)
         elif barrier.window and barrier.published < barrier.total:
-            self._refill(row, barrier, commit.step, draft)
+            self._refill(row, barrier, commit.step, answer)
         self._rows.save_barrier(row.id, barrier)
 
-    def _close(self, row: ExecutionRow, barrier: BarrierRow, step: str, failure: str, draft: _Draft) -> None:
+    def _close(self, row: ExecutionRow, barrier: BarrierRow, step: str, failure: str, answer: Answer) -> None:
         barrier.closed = True
         barrier.closer = step
         barrier.failure = failure
-        draft.release = barrier.release
+        answer.release = barrier.release
         if barrier.timer:
             self._rows.disarm(row.id, barrier.timer)
 
-    def _refill(self, row: ExecutionRow, barrier: BarrierRow, step: str, draft: _Draft) -> None:
+    def _refill(self, row: ExecutionRow, barrier: BarrierRow, step: str, answer: Answer) -> None:
         room = barrier.window - (barrier.published - barrier.done)
         # A quarter of the window at a time: fewer, fuller refills.
         if room < max(1, barrier.window // 4):
             return
         first = barrier.published
         barrier.published = min(barrier.total, first + room)
-        draft.refill = (first, barrier.published)
-        draft.refill_task = barrier.refill
-        self._rows.add_refill(row.id, barrier.id, step, draft.refill)
+        answer.refill = (first, barrier.published)
+        answer.refill_task = barrier.refill
+        self._rows.add_refill(row.id, barrier.id, step, answer.refill)
 
     # --- merges ---
 
@@ -349,12 +316,12 @@ class Ledger:
             known = MergeRow(rule.merge, scope_key(commit.place), rule.expected, rule.need)
         return known
 
-    def _arrive(self, row: ExecutionRow, commit: Commit, operation: ArriveAt, draft: _Draft) -> None:
+    def _arrive(self, row: ExecutionRow, commit: Commit, operation: ArriveAt, answer: Answer) -> None:
         merge = self._merge(row, commit, operation.rule)
         if self._rows.has_arrival(row.id, merge.id, commit.step):
             if merge.closer == commit.step:
-                draft.opened.append(merge.id)
-            draft.arrived = (merge.accounted, merge.expected)
+                answer.opened.append(merge.id)
+            answer.arrived = (merge.accounted, merge.expected)
             return
         if merge.state == "waiting":
             self._rows.add_arrival(row.id, merge.id, commit.step, operation.order, operation.payload)
@@ -363,29 +330,29 @@ class Ledger:
             if merge.live == 1 and operation.rule.timer:
                 merge.timer = operation.rule.timer.id
                 self._rows.arm(row.id, operation.rule.timer)
-            self._decide(row, merge, commit.step, draft)
+            self._decide(row, merge, commit.step, answer)
             self._rows.save_merge(row.id, merge)
-            draft.arrived = (merge.accounted, merge.expected)
+            answer.arrived = (merge.accounted, merge.expected)
         if merge.closer == commit.step:
             merge.winner = commit.step
             self._rows.save_merge(row.id, merge)
         else:
-            self._settle(row, commit, Settle(-1), draft)
+            self._settle(row, commit, Settle(-1), answer)
 
-    def _skip(self, row: ExecutionRow, commit: Commit, operation: Skip, draft: _Draft) -> None:
+    def _skip(self, row: ExecutionRow, commit: Commit, operation: Skip, answer: Answer) -> None:
         merge = self._merge(row, commit, operation.rule)
         if self._rows.has_arrival(row.id, merge.id, operation.member):
             if merge.closer == commit.step:
-                (draft.dead if merge.state == "dead" else draft.opened).append(merge.id)
+                (answer.dead if merge.state == "dead" else answer.opened).append(merge.id)
             return
         if merge.state != "waiting":
             return
         self._rows.add_arrival(row.id, merge.id, operation.member, -1, None)
         merge.accounted += operation.weight
-        self._decide(row, merge, commit.step, draft)
+        self._decide(row, merge, commit.step, answer)
         self._rows.save_merge(row.id, merge)
 
-    def _decide(self, row: ExecutionRow, merge: MergeRow, step: str, draft: _Draft) -> None:
+    def _decide(self, row: ExecutionRow, merge: MergeRow, step: str, answer: Answer) -> None:
         left = merge.expected - merge.accounted
         if merge.live == 0:
             state = "waiting" if left else "dead"
@@ -396,39 +363,39 @@ class Ledger:
         else:
             state = "impossible" if merge.live + left < merge.need else "waiting"
         if state != "waiting":
-            self._close_merge(row, merge, state, step, draft)
+            self._close_merge(row, merge, state, step, answer)
 
-    def _close_merge(self, row: ExecutionRow, merge: MergeRow, state: str, step: str, draft: _Draft) -> None:
+    def _close_merge(self, row: ExecutionRow, merge: MergeRow, state: str, step: str, answer: Answer) -> None:
         merge.state = state
         merge.closer = step
-        (draft.dead if state == "dead" else draft.opened).append(merge.id)
+        (answer.dead if state == "dead" else answer.opened).append(merge.id)
         if merge.timer:
             self._rows.disarm(row.id, merge.timer)
 
     # --- time-outs ---
 
-    def _expire(self, row: ExecutionRow, commit: Commit, operation: Expire, draft: _Draft) -> None:
+    def _expire(self, row: ExecutionRow, commit: Commit, operation: Expire, answer: Answer) -> None:
         barrier = self._rows.barrier(row.id, operation.target)
         merge = self._rows.merge(row.id, operation.target)
         closer = barrier.closer if barrier else merge.closer if merge else ""
         if closer == commit.step:
-            draft.release = barrier.release if barrier else None
-            draft.opened = [merge.id] if merge else []
+            answer.release = barrier.release if barrier else None
+            answer.opened = [merge.id] if merge else []
             return
         waiting = (barrier is not None and not barrier.closed) or (
             merge is not None and merge.state == "waiting"
         )
-        if not waiting or self._postponed(row, operation, draft):
+        if not waiting or self._postponed(row, operation, answer):
             return
         if barrier is not None:
-            self._close(row, barrier, commit.step, "timeout", draft)
+            self._close(row, barrier, commit.step, "timeout", answer)
             self._rows.save_barrier(row.id, barrier)
         elif merge is not None:
-            self._close_merge(row, merge, "timeout", commit.step, draft)
+            self._close_merge(row, merge, "timeout", commit.step, answer)
             self._rows.save_merge(row.id, merge)
-            self._settle(row, commit, Settle(+1), draft)
+            self._settle(row, commit, Settle(+1), answer)
 
-    def _postponed(self, row: ExecutionRow, operation: Expire, draft: _Draft) -> bool:
+    def _postponed(self, row: ExecutionRow, operation: Expire, answer: Answer) -> bool:
         if operation.idle is None:
             return False
         now = self._clock()
@@ -439,7 +406,7 @@ class Ledger:
             return False
         timer = msgspec.structs.replace(operation.timer, due=due)
         self._rows.arm(row.id, timer, replace=True)
-        draft.rearmed = True
+        answer.rearmed = True
         return True
 
 

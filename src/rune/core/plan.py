@@ -34,7 +34,7 @@ from rune.core.ports import (
 )
 from rune.core.workflow import Edge, Node, Workflow
 
-__all__ = ["Follow", "Limits", "Plan", "Snapshot", "Step", "plan", "simply", "working_payload"]
+__all__ = ["Follow", "Limits", "Plan", "Snapshot", "Step", "pass_on", "plan", "simply", "working_payload"]
 
 Plan = Generator[Sequence[Operation], Answer, "Follow"]
 
@@ -95,7 +95,7 @@ class Follow(Struct):
     fan_out: FanOut | None = None
     ending: Ending | None = None
     dropped: bool = False
-    answer: Answer = Answer()
+    answer: Answer = msgspec.field(default_factory=Answer)
     outcome: Outcome | None = None
     """The outcome that counts: the recorded one, where there was one."""
 
@@ -103,6 +103,16 @@ class Follow(Struct):
 def _merge_id(execution: str, lineage: tuple[Frame, ...], node: str) -> str:
     """The step that a merge runs as, once it opens."""
     return derive(execution, scope_key(scope_of(lineage)), node)
+
+
+def pass_on(step: Step, outcome: Outcome) -> Follow | None:
+    """What follows a plain step with one successor, which State need not know of; None is for `plan`."""
+    if type(outcome) is not Done or step.recorded is not None or step.node.role is not Role.PLAIN:
+        return None
+    taken, dead = step.flow.route(step.node.id, outcome.port)
+    if len(taken) != 1 or any(step.paths.let_down(edge) for edge in dead):
+        return None
+    return Follow(children=_children(step, _knowing(step, outcome), taken), outcome=outcome)
 
 
 def plan(step: Step, outcome: Outcome, replay: Callable[[bytes], Outcome]) -> Plan:
@@ -159,27 +169,20 @@ def _go_on(step: Step, outcome: Done, record: list[Operation]) -> Plan:
         dead: Iterable[Edge] = step.paths.beyond(step.node.id)
     else:
         taken, dead = step.flow.route(step.node.id, outcome.port)
-    context = step.branch.context
-    if outcome.refs:
-        context = context.referring(outcome.refs)
-    else:
-        values = {f"${step.node.id}": outcome.output}
-        if outcome.working:
-            values["$json"] = working_payload(outcome.output)
-        context = context.having(values)
-    return (yield from _leave(step, context, taken, dead, record))
+    return (yield from _leave(step, _knowing(step, outcome), taken, dead, record))
 
 
 def _fail(step: Step, outcome: Failed, record: list[Operation]) -> Plan:
     node, branch = step.node, step.branch
     error = msgspec.json.encode(outcome.error)
+    output = {f"${node.id}": Raw(b'{"error":' + error + b"}")}
     if node.error.type == "branch":
-        context = branch.context.having({"$error": Raw(error)})
+        context = branch.context.having({**output, "$error": Raw(error)})
         beyond = step.paths.beyond(node.id) if node.role is Role.SPLIT else step.flow.outgoing[node.id]
         taken: Sequence[Edge] = [e for e in step.flow.outgoing[node.id] if e.is_error]
         return (yield from _leave(step, context, taken, [e for e in beyond if not e.is_error], record))
     if node.error.type == "ignore":
-        context = branch.context.having({f"${node.id}": Raw(b'{"error":' + error + b"}")})
+        context = branch.context.having(output)
         if node.role is Role.SPLIT:
             return (yield from _fan_out_nothing(step, context, record))
         taken, dead = step.flow.route(node.id, node.type.ports[-1] if node.type.ports else "fallback")
@@ -197,21 +200,7 @@ def _leave(
 ) -> Plan:
     """Go on along `taken`, and tell the merges behind `dead` that nothing comes."""
     branch = step.branch
-    forks = len(taken) > 1
-    children = [
-        (
-            edge,
-            Branch(
-                derive(branch.step, edge.id),
-                branch.lineage,
-                context,
-                f"{branch.path}.{i}" if forks else branch.path,
-                step.node.id,
-                edge.id,
-            ),
-        )
-        for i, edge in enumerate(taken)
-    ]
+    children = _children(step, context, taken)
     opened: list[str] = []
     operations = record
     lost = _lost(step, branch.step, dead)
@@ -323,6 +312,34 @@ def _leave_open(step: Step, opening: Open, dead: list[Edge], record: list[Operat
 
 
 # --- pieces ---
+
+
+def _knowing(step: Step, outcome: Done) -> Context:
+    """The branch's context with the outcome's output."""
+    context = step.branch.context
+    if outcome.refs:
+        return context.referring(outcome.refs)
+    values = {f"${step.node.id}": outcome.output}
+    if outcome.working:
+        values["$json"] = working_payload(outcome.output)
+    return context.having(values)
+
+
+def _children(step: Step, context: Context, taken: Sequence[Edge]) -> list[tuple[Edge, Branch]]:
+    parent, node = step.branch, step.node.id
+    if len(taken) == 1:
+        (edge,) = taken
+        id = derive(parent.step, edge.id)
+        return [(edge, Branch(id, parent.lineage, context, parent.path, node, edge.id))]
+    return [
+        (
+            edge,
+            Branch(
+                derive(parent.step, edge.id), parent.lineage, context, f"{parent.path}.{i}", node, edge.id
+            ),
+        )
+        for i, edge in enumerate(taken)
+    ]
 
 
 def _followed(answer: Answer) -> Follow:

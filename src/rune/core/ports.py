@@ -203,7 +203,7 @@ class Ending(Struct, frozen=True):
     reason: str = ""
 
 
-class Answer(Struct, frozen=True):
+class Answer(Struct):
     """What became of a commit."""
 
     gone: bool = False
@@ -212,9 +212,9 @@ class Answer(Struct, frozen=True):
     """The item, or one around it, has failed: the branch was ended instead."""
     record: bytes | None = None
     """Another outcome is on record, and nothing else of the commit was done."""
-    opened: tuple[str, ...] = ()
+    opened: list[str] = []
     """Merges this step opened (or made fail): it publishes what follows them."""
-    dead: tuple[str, ...] = ()
+    dead: list[str] = []
     """Merges this step found dead: it passes the news on."""
     release: bytes | None = None
     """The Task of the barrier this step closed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeGuard
 
 import msgspec
 
@@ -10,7 +11,7 @@ from rune.core.context import Ref, weight
 from rune.core.ids import content_hash, derive
 from rune.core.messages import Branch, Task, encode, scope_of
 from rune.core.outcome import Done, FanOut, Outcome
-from rune.core.plan import Follow, Plan, Step, plan, simply, working_payload
+from rune.core.plan import Follow, Plan, Step, pass_on, plan, simply, working_payload
 from rune.core.ports import Answer, Broker, Commit, State, Timer, TryAgain
 from rune.core.workflow import Edge
 from rune.engine.completion import Completions
@@ -50,7 +51,12 @@ class Carrier:
 
     async def conclude(self, steps: Sequence[Step], attempts: Sequence[Attempt]) -> list[Task]:
         """Let `plan` decide for each step, ask State for all of them at once, and say what to publish."""
-        plans = [await self._plan(step, attempt) for step, attempt in zip(steps, attempts, strict=True)]
+        plans: list[tuple[Step, Plan | Follow]] = []
+        for step, attempt in zip(steps, attempts, strict=True):
+            outcome = attempt.outcome
+            if _too_large(outcome):
+                outcome = await self._stored(step, outcome)
+            plans.append(self._plan(step, attempt, outcome))
         follows = await self._drive(plans)
         self._statuses.concluded(steps, attempts, follows)
         tasks: list[Task] = []
@@ -81,14 +87,13 @@ class Carrier:
         if len(self.ended) > _REMEMBERED:
             self.ended.pop()
 
-    async def _plan(self, step: Step, attempt: Attempt) -> tuple[Step, Plan]:
+    def _plan(self, step: Step, attempt: Attempt, outcome: Outcome) -> tuple[Step, Plan | Follow]:
         if attempt.retry_in is not None and not attempt.replayed:
             return step, simply(self._again(step, attempt.retry_in))
-        outcome = await self._travelling(step, attempt.outcome)
         # What ran under a lease is recorded, which also ends the lease.
         if not attempt.replayed and (step.fence or not step.node.deterministic):
             step = msgspec.structs.replace(step, recorded=msgspec.json.encode(outcome))
-        return step, plan(step, outcome, decode_outcome)
+        return step, pass_on(step, outcome) or plan(step, outcome, decode_outcome)
 
     def _again(self, step: Step, rest: float) -> TryAgain:
         number = step.task.attempt
@@ -96,16 +101,10 @@ class Carrier:
         id = derive(step.branch.step, "again", str(number))
         return TryAgain(number, Timer(id, self._clock() + rest, encode(task)))
 
-    async def _travelling(self, step: Step, outcome: Outcome) -> Outcome:
-        """The outcome in a form that is small enough to keep and to pass on."""
+    async def _stored(self, step: Step, outcome: Done | FanOut) -> Outcome:
+        """A large outcome, stored: what is left of it is where."""
         if isinstance(outcome, FanOut):
             return await self._items.fixed(step.task.execution_id, outcome)
-        if isinstance(outcome, Done) and not outcome.refs and weight(outcome.output) > LARGE:
-            return await self._stored(step, outcome)
-        return outcome
-
-    async def _stored(self, step: Step, outcome: Done) -> Done:
-        """A large output, stored: what is left of it is where."""
         values = {f"${step.node.id}": outcome.output}
         if outcome.working:
             values["$json"] = working_payload(outcome.output)
@@ -116,7 +115,7 @@ class Carrier:
         )
         return msgspec.structs.replace(outcome, output=None, refs=refs)
 
-    async def _drive(self, plans: Sequence[tuple[Step, Plan]]) -> list[Follow]:
+    async def _drive(self, plans: Sequence[tuple[Step, Plan | Follow]]) -> list[Follow]:
         """Run plans side by side, each round of questions as one State call."""
         follows: dict[int, Follow] = {}
         answers: dict[int, Answer | None] = dict.fromkeys(range(len(plans)))
@@ -124,6 +123,9 @@ class Carrier:
             commits: dict[int, Commit] = {}
             for i, answer in answers.items():
                 step, deciding = plans[i]
+                if isinstance(deciding, Follow):
+                    follows[i] = deciding
+                    continue
                 try:
                     operations = next(deciding) if answer is None else deciding.send(answer)
                 except StopIteration as stop:
@@ -136,3 +138,10 @@ class Carrier:
             answered = await self._state.apply(execution, list(commits.values()))
             answers = dict(zip(commits, answered, strict=True))
         return [follows[i] for i in range(len(plans))]
+
+
+def _too_large(outcome: Outcome) -> TypeGuard[Done | FanOut]:
+    """Whether an outcome has to be stored before it is kept or passed on."""
+    if isinstance(outcome, Done):
+        return not outcome.refs and weight(outcome.output) > LARGE
+    return isinstance(outcome, FanOut)
