@@ -61,17 +61,30 @@ class Context:
     Adding a value copies only the branch's own small part; everything else is shared.
     """
 
-    __slots__ = ("_decoded", "own", "refs", "shared")
+    __slots__ = ("_decoded", "_own_size", "own", "refs", "shared")
 
-    def __init__(self, own: Mapping[str, Raw], shared: Layer = EMPTY, refs: tuple[Ref, ...] = ()) -> None:
+    def __init__(
+        self, own: Mapping[str, Raw], shared: Layer = EMPTY, refs: tuple[Ref, ...] = (), own_size: int = 0
+    ) -> None:
         self.own = own
         self.shared = shared
         self.refs = refs
         self._decoded: dict[str, Any] | None = None
+        self._own_size = own_size
+        """Bytes of the own values, at least; 0 until somebody asks."""
 
     def having(self, values: Mapping[str, Raw]) -> Context:
         """This context and these values."""
-        return Context({**self.own, **values}, self.shared, self.refs)
+        return Context(
+            {**self.own, **values}, self.shared, self.refs, self.own_size + _size(values) if self.own else 0
+        )
+
+    @property
+    def own_size(self) -> int:
+        """Bytes of the own values: counted once, then carried along."""
+        if self._own_size == 0:
+            self._own_size = _size(self.own)
+        return self._own_size
 
     def referring(self, refs: tuple[Ref, ...]) -> Context:
         """This context and these stored values."""
@@ -82,7 +95,7 @@ class Context:
     @property
     def size(self) -> int:
         """Bytes of the inline values."""
-        return _size(self.own) + self.shared.size
+        return self.own_size + self.shared.size
 
     def inline(self) -> dict[str, Raw]:
         """The inline values, shared and own."""

@@ -72,6 +72,8 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
     edge: str = ""
     path: str = ""
     refs: tuple[Ref, ...] = ()
+    weight: int = 0
+    """Bytes of the context, so that nobody counts them again."""
     twigs: tuple[Twig, ...] = ()
     """The branches of a batch; the fields above are then what they share, the last frame without its item."""
     phase: Phase = "run"
@@ -159,7 +161,7 @@ def branches_of(task: Task) -> list[Branch]:
     lineage = _named(task)
     if not task.twigs:
         step = task.step or derive(task.execution_id, "hand", task.current_node, repr(scope_of(lineage)))
-        context = Context(task.accumulated_context, refs=task.refs)
+        context = Context(task.accumulated_context, refs=task.refs, own_size=task.weight)
         return [Branch(step, lineage, context, task.path, task.from_node, task.edge)]
     shared = Layer(task.accumulated_context)
     outer, top = lineage[:-1], lineage[-1]

@@ -76,6 +76,7 @@ class Step(Struct, frozen=True):
             current_node=node,
             accumulated_context=branch.context.inline(),
             refs=branch.context.refs,
+            weight=branch.context.size,
             lineage_stack=branch.lineage,
             from_node=branch.from_node,
             step=branch.step,

@@ -173,7 +173,7 @@ def _batches(task: Task, edge: Edge, branches: list[Branch], batch: int) -> Iter
     while at < len(branches):
         size, stop = 0, at
         while stop < len(branches) and stop - at < batch and (size < _BATCH_BYTES or stop == at):
-            size += sum(map(weight, branches[stop].context.own.values())) + 100
+            size += branches[stop].context.own_size + 100
             stop += 1
         if stop - at == 1:
             yield _single(task, edge, branches[at])
@@ -196,6 +196,7 @@ def _single(task: Task, edge: Edge, branch: Branch) -> Task:
         edge=branch.edge,
         path=branch.path,
         refs=branch.context.refs,
+        weight=branch.context.size,
         entry=task.entry,
         started_at=task.started_at,
         priority=task.priority,

@@ -204,6 +204,9 @@ class Engine:
             await self.broker.finish(delivery, await self._carrier.conclude(steps, attempts))
         elif steps[0].node.type.effects or delivery.redelivered:
             await self._run_leased(delivery, steps)
+        elif len(steps) == 1:
+            attempt = await self._runner.run(steps[0], self.values, self.state, None)
+            await self.broker.finish(delivery, await self._carrier.conclude(steps, [attempt]))
         else:
             await self._run_apart(delivery, [(step, None) for step in steps], [], hold=None)
 

@@ -27,6 +27,7 @@ __all__ = [
     "unequal",
 ]
 
+_FEW = 16  # a search of so few elements is not charged
 _LONGEST_NUMBER = 64
 _NUMBER_CHARACTERS = frozenset("0123456789+-.eE")
 
@@ -103,8 +104,12 @@ def greater_or_equal(left: Any, right: Any, budget: Budget) -> bool:
 def contains(container: Any, element: Any, budget: Budget, same: Relation = equal) -> bool:
     """Return whether an array has the element, an object the key, or a string the part."""
     if isinstance(container, list):
-        budget.spend(len(container))
-        return any(same(element, member, budget) for member in container)
+        if len(container) > _FEW:
+            budget.spend(len(container))
+        for member in container:  # noqa: SIM110 - twice as fast as any()
+            if same(element, member, budget):
+                return True
+        return False
     if isinstance(container, dict):
         return type(element) is str and element in container
     if type(container) is str:
