@@ -216,10 +216,9 @@ def _leave(
         ]
     hands_over_to = len(children) + len(set(opened))
     answer = Answer()
-    if hands_over_to != 1:
-        end = None
-        if hands_over_to == 0 and not branch.lineage:
-            end = _snapshot(context)
+    # A branch that goes nowhere leaves what it knew, also if its news opened a merge.
+    end = _snapshot(context) if not children and not branch.lineage else None
+    if hands_over_to != 1 or end is not None:
         operations = [*operations, Settle(hands_over_to - 1, end, branch.path, step.node.id)]
     if operations:
         answer = yield operations
