@@ -106,8 +106,11 @@ class Worker:
 
     async def _give_up(self, delivery: Delivery, reason: str) -> None:
         error = EngineError(f"dead-lettered: {reason}", "DEAD_LETTER")
-        await self._engine.fail(delivery.task, error)
-        await self._broker.dead_letter(delivery, reason)
+        if await self._engine.fail(delivery.task, error):
+            await self._broker.dead_letter(delivery, reason)
+        else:
+            # What has ended needs no post mortem.
+            await self._broker.finish(delivery)
 
 
 def _about(delivery: Delivery) -> str:

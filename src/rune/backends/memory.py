@@ -241,7 +241,8 @@ class MemoryState:
         return barrier_view(self.rows.barrier(execution, barrier))
 
     async def slots(self, execution: str, barrier: str, start: int, limit: int) -> list[tuple[int, bytes]]:
-        slots = self.rows.at(execution).barriers[barrier].slots
+        known = self.rows.at(execution).barriers.get(barrier)
+        slots = known.slots if known else {}
         found = ((i, slots.get(i)) for i in range(start, start + limit))
         return [(i, data) for i, data in found if data is not None]
 

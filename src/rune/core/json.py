@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 import msgspec
@@ -58,6 +59,15 @@ def _look_through(value: Any, depth: int = 0) -> None:
                 _look_through(inner, depth + 1)
         case bytes() | bytearray() | memoryview() | set() | frozenset():
             _refuse(value)
+        case _:
+            for name in _fields(value):
+                _look_through(getattr(value, name), depth + 1)
+
+
+def _fields(value: Any) -> Iterable[str]:
+    """The fields of a Struct or a dataclass, which are encoded as maps."""
+    kind = type(value)
+    return getattr(kind, "__struct_fields__", None) or getattr(kind, "__dataclass_fields__", ())
 
 
 def _look_at_keys(value: dict[Any, Any]) -> None:

@@ -25,7 +25,7 @@ __all__ = [
     "scope_of",
 ]
 
-Id = Annotated[str, Meta(pattern=r"^[a-zA-Z0-9_-]+$", max_length=200)]
+Id = Annotated[str, Meta(pattern=r"^[a-zA-Z0-9_-]+\Z", max_length=200)]
 NULL = Raw(b"null")
 """An absent raw value: msgspec has no optional ones."""
 
@@ -146,9 +146,13 @@ def encode(message: Task | NodeStatusMessage | CompletionMessage) -> bytes:
 def decode_task(data: bytes) -> Task:
     """The Task in these bytes; MessageError says what is wrong with them."""
     try:
-        return _task_decoder.decode(data)
-    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        # Raw values are skipped, not read: make sure here that they are text.
+        task = _task_decoder.decode(data.decode())
+    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MessageError(f"not a NodeExecutionMessage: {error}") from error
+    if task.twigs and not task.lineage_stack:
+        raise MessageError("not a NodeExecutionMessage: twigs without a lineage_stack")
+    return task
 
 
 def scope_of(lineage: tuple[Frame, ...]) -> tuple[tuple[str, int], ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 from msgspec import Struct
@@ -68,13 +69,22 @@ class Fold(Struct):
             self.numerator >>= shared
             self.denominator = self.denominator >> shared if self.numerator else 1
         self.whole = self.whole and isinstance(value, int)
-        self.least = value if self.count == 0 else min(self.least, value)
-        self.greatest = value if self.count == 0 else max(self.greatest, value)
+        self.least = value if self.count == 0 else min(self.least, value, key=_rank)
+        self.greatest = value if self.count == 0 else max(self.greatest, value, key=_rank)
         self.count += 1
 
     def result(self) -> tuple[float | int, int, float | int, float | int]:
-        total = self.numerator if self.whole else self.numerator / self.denominator
+        total: float | int
+        try:
+            total = self.numerator if self.whole else self.numerator / self.denominator
+        except OverflowError:
+            total = math.inf if self.numerator > 0 else -math.inf
         return total, self.count, self.least, self.greatest
+
+
+def _rank(value: float | int) -> tuple[float | int, str]:
+    """An order in which 1 and 1.0 differ, so that who came first does not matter."""
+    return value, repr(value)
 
 
 def _zeros(n: int) -> int:

@@ -73,8 +73,10 @@ class Carrier:
         return tasks
 
     async def drop(self, steps: Sequence[Step]) -> list[Task]:
-        """End branches whose item has failed."""
+        """End branches whose item has failed, or say again what they closed."""
         follows = await self._drive([(step, simply()) for step in steps])
+        for step, follow in zip(steps, follows, strict=True):
+            await self.end(step.task, follow.answer)
         return [task for follow in follows for task in follow.tasks]
 
     async def end(self, task: Task, answer: Answer) -> None:

@@ -223,7 +223,8 @@ class Engine:
                 ready.append((msgspec.structs.replace(step, fence=lease.fence), lease.record))
             elif lease.busy_until is not None:
                 await self._come_back(step, lease.busy_until)
-            elif lease.dropped:
+            else:
+                # Whoever closed something gets the old answer, and publishes again.
                 dropped.append(step)
         tasks = await self._carrier.drop(dropped) if dropped else []
         await self._run_apart(delivery, ready, tasks, hold=self._settings.hold)
@@ -338,17 +339,20 @@ class Engine:
         name = derive(data.decode()) if task.twigs or not task.step else f"{task.step}:{task.phase}"
         return await self.state.park(task.execution_id, name, data)
 
-    async def fail(self, task: Task, error: EngineError) -> None:
-        """Fail the scope of a Task that nobody can work on."""
+    async def fail(self, task: Task, error: EngineError) -> bool:
+        """Fail the scope of a Task that nobody can work on; False if it has ended anyway."""
+        alive = False
         info = ErrorInfo(error.message, error.code, error.details, task.current_node)
         data = msgspec.json.encode(info)
         for branch in branches_of(task):
             place = scope_of(branch.lineage)
             operation: Operation = Settle(-1, error=data) if place else End("failed", data)
             (answer,) = await self.state.apply(task.execution_id, [Commit(branch.step, place, [operation])])
+            alive = alive or not answer.gone
             if answer.release is not None:
                 await self.broker.publish([decode_task(answer.release)])
             await self._carrier.end(task, answer)
+        return alive
 
 
 def _entry(flow: Workflow, task: Task, root: str, node: str, i: int) -> Task:

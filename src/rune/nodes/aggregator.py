@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -129,6 +130,8 @@ def _mergeable(value: Any) -> dict[str, Any]:
 
 def _folded(op: str, fold: tuple[int | float, int, int | float, int | float] | None) -> Any:
     total, count, least, greatest = fold or (0, 0, 0, 0)
+    if total in (math.inf, -math.inf):
+        raise NodeError(f"the {op} is too large for a number", "REDUCE_OVERFLOW")
     if op in ("sum", "count"):
         return total
     if not count:
