@@ -8,9 +8,14 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-__all__ = ["Context", "Layer", "Ref", "weight"]
+__all__ = ["NOBODY", "Context", "Layer", "Ref", "Writers", "weight"]
 
 _decode = msgspec.json.Decoder().decode
+
+
+Writers = tuple[str, str]
+"""The nodes that last wrote `$json` and `$error`: merges ask which of two is older."""
+NOBODY: Writers = ("", "")
 
 
 class Ref(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -61,23 +66,34 @@ class Context:
     Adding a value copies only the branch's own small part; everything else is shared.
     """
 
-    __slots__ = ("_decoded", "_own_size", "own", "refs", "shared")
+    __slots__ = ("_decoded", "_own_size", "own", "refs", "shared", "writers")
 
     def __init__(
-        self, own: Mapping[str, Raw], shared: Layer = EMPTY, refs: tuple[Ref, ...] = (), own_size: int = 0
+        self,
+        own: Mapping[str, Raw],
+        shared: Layer = EMPTY,
+        refs: tuple[Ref, ...] = (),
+        own_size: int = 0,
+        writers: Writers = NOBODY,
     ) -> None:
         self.own = own
         self.shared = shared
         self.refs = refs
+        self.writers = writers
         self._decoded: dict[str, Any] | None = None
         self._own_size = own_size
         """Bytes of the own values, at least; 0 until somebody asks."""
 
-    def having(self, values: Mapping[str, Raw]) -> Context:
-        """This context and these values."""
-        return Context(
-            {**self.own, **values}, self.shared, self.refs, self.own_size + _size(values) if self.own else 0
-        )
+    def having(self, values: Mapping[str, Raw], writer: str = "") -> Context:
+        """This context and these values; `writer` is the node that wrote what is written over and over."""
+        writers = self.writers
+        if writer:
+            writers = (
+                writer if "$json" in values else writers[0],
+                writer if "$error" in values else writers[1],
+            )
+        size = self.own_size + _size(values) if self.own else 0
+        return Context({**self.own, **values}, self.shared, self.refs, size, writers)
 
     @property
     def own_size(self) -> int:
@@ -86,11 +102,12 @@ class Context:
             self._own_size = _size(self.own)
         return self._own_size
 
-    def referring(self, refs: tuple[Ref, ...]) -> Context:
+    def referring(self, refs: tuple[Ref, ...], writer: str) -> Context:
         """This context and these stored values."""
         hidden = {ref.key for ref in refs}
         own = {key: raw for key, raw in self.own.items() if key not in hidden}
-        return Context(own, self.shared.without(hidden), (*self.refs, *refs))
+        writers = (writer, self.writers[1]) if "$json" in hidden else self.writers
+        return Context(own, self.shared.without(hidden), (*self.refs, *refs), writers=writers)
 
     @property
     def size(self) -> int:

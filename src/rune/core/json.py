@@ -67,7 +67,8 @@ def _look_through(value: Any, depth: int = 0) -> None:
 def _fields(value: Any) -> Iterable[str]:
     """The fields of a Struct or a dataclass, which are encoded as maps."""
     kind = type(value)
-    return getattr(kind, "__struct_fields__", None) or getattr(kind, "__dataclass_fields__", ())
+    fields: Iterable[str] = getattr(kind, "__struct_fields__", ())
+    return fields or getattr(kind, "__dataclass_fields__", ())
 
 
 def _look_at_keys(value: dict[Any, Any]) -> None:

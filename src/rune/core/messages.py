@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from rune.core.context import Context, Layer, Ref
+from rune.core.context import NOBODY, Context, Layer, Ref, Writers
 from rune.core.errors import ErrorInfo, MessageError
 from rune.core.ids import derive
 
@@ -72,6 +72,7 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
     edge: str = ""
     path: str = ""
     refs: tuple[Ref, ...] = ()
+    writers: Writers = NOBODY
     weight: int = 0
     """Bytes of the context, so that nobody counts them again."""
     twigs: tuple[Twig, ...] = ()
@@ -165,7 +166,9 @@ def branches_of(task: Task) -> list[Branch]:
     lineage = _named(task)
     if not task.twigs:
         step = task.step or derive(task.execution_id, "hand", task.current_node, repr(scope_of(lineage)))
-        context = Context(task.accumulated_context, refs=task.refs, own_size=task.weight)
+        context = Context(
+            task.accumulated_context, refs=task.refs, own_size=task.weight, writers=task.writers
+        )
         return [Branch(step, lineage, context, task.path, task.from_node, task.edge)]
     shared = Layer(task.accumulated_context)
     outer, top = lineage[:-1], lineage[-1]
@@ -184,7 +187,7 @@ def branches_of(task: Task) -> list[Branch]:
                     twig.key,
                 ),
             ),
-            Context(twig.context, shared, task.refs),
+            Context(twig.context, shared, task.refs, 0, task.writers),
             task.path,
             task.from_node,
             task.edge,

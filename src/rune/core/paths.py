@@ -129,6 +129,18 @@ class Paths:
                 inner = role is Role.SPLIT and not edge.is_error
                 runs[edge.dst] += min(runs[id], 1) if inner else runs[id]
 
+    def leads_to(self, one: str, other: str) -> bool:
+        """Whether a way leads from one node to another."""
+        seen, todo = {one}, [one]
+        while todo:
+            for edge in self._flow.outgoing.get(todo.pop(), ()):
+                if edge.dst == other:
+                    return True
+                if edge.dst not in seen:
+                    seen.add(edge.dst)
+                    todo.append(edge.dst)
+        return False
+
     def let_down(self, edge: Edge) -> Mapping[str, int]:
         """The merges a branch along this edge would have reached, and how many arrivals each loses."""
         found = self._reached.get(edge.id)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 import msgspec
 from msgspec import Raw, Struct
 
-from rune.core.context import Context, Ref
+from rune.core.context import NOBODY, Context, Ref, Writers
 from rune.core.ids import derive
 from rune.core.messages import NULL, Branch, Frame, Task, decode_task, encode, scope_of
 from rune.core.node import Role
@@ -46,6 +46,7 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
     refs: tuple[Ref, ...] = ()
     path: str = ""
     from_node: str | None = None
+    writers: Writers = NOBODY
 
 
 class Limits(Struct, frozen=True):
@@ -77,6 +78,7 @@ class Step(Struct, frozen=True):
             accumulated_context=branch.context.inline(),
             refs=branch.context.refs,
             weight=branch.context.size,
+            writers=branch.context.writers,
             lineage_stack=branch.lineage,
             from_node=branch.from_node,
             step=branch.step,
@@ -178,10 +180,10 @@ def _fail(step: Step, outcome: Failed, record: list[Operation]) -> Plan:
     error = msgspec.json.encode(outcome.error)
     output = {f"${node.id}": Raw(b'{"error":' + error + b"}")}
     if node.error.type == "branch":
-        context = branch.context.having({**output, "$error": Raw(error)})
+        context = branch.context.having({**output, "$error": Raw(error)}, node.id)
         beyond = step.paths.beyond(node.id) if node.role is Role.SPLIT else step.flow.outgoing[node.id]
         taken: Sequence[Edge] = [e for e in step.flow.outgoing[node.id] if e.is_error]
-        return (yield from _leave(step, context, taken, [e for e in beyond if not e.is_error], record))
+        return (yield from _leave(step, context, taken, [e for e in beyond if e not in taken], record))
     if node.error.type == "ignore":
         context = branch.context.having(output)
         if node.role is Role.SPLIT:
@@ -318,11 +320,11 @@ def _knowing(step: Step, outcome: Done) -> Context:
     """The branch's context with the outcome's output."""
     context = step.branch.context
     if outcome.refs:
-        return context.referring(outcome.refs)
+        return context.referring(outcome.refs, step.node.id)
     values = {f"${step.node.id}": outcome.output}
     if outcome.working:
         values["$json"] = working_payload(outcome.output)
-    return context.having(values)
+    return context.having(values, step.node.id)
 
 
 def _children(step: Step, context: Context, taken: Sequence[Edge]) -> list[tuple[Edge, Branch]]:
@@ -362,7 +364,7 @@ class _Working(Struct):
 
 def _snapshot(context: Context, branch: Branch | None = None) -> bytes:
     path, source = (branch.path, branch.from_node) if branch else ("", None)
-    return msgspec.json.encode(Snapshot(context.inline(), context.refs, path, source))
+    return msgspec.json.encode(Snapshot(context.inline(), context.refs, path, source, context.writers))
 
 
 def _lost(step: Step, teller: str, dead: Iterable[Edge]) -> list[Operation]:

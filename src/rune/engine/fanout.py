@@ -134,7 +134,7 @@ class Items:
                 child = Branch(
                     derive(barrier, edge.id, str(i)),
                     (*branch.lineage, frame),
-                    Context({"$item": item}, shared, refs),
+                    Context({"$item": item}, shared, refs, 0, branch.context.writers),
                     path,
                     node,
                     edge.id,
@@ -161,7 +161,8 @@ def pack(task: Task, children: Iterable[tuple[Edge, Branch]], batch: int = _LARG
         if not lineage or batch == 1:
             tasks.append(_single(task, edge, branch))
             continue
-        key = (edge.id, lineage[-1].barrier, id(branch.context.shared), branch.context.refs, branch.path)
+        context = branch.context
+        key = (edge.id, lineage[-1].barrier, id(context.shared), context.refs, context.writers, branch.path)
         groups.setdefault(key, (edge, []))[1].append(branch)
     for edge, branches in groups.values():
         tasks += _batches(task, edge, branches, batch)
@@ -197,6 +198,7 @@ def _single(task: Task, edge: Edge, branch: Branch) -> Task:
         path=branch.path,
         refs=branch.context.refs,
         weight=branch.context.size,
+        writers=branch.context.writers,
         entry=task.entry,
         started_at=task.started_at,
         priority=task.priority,
@@ -220,6 +222,7 @@ def _several(task: Task, edge: Edge, branches: list[Branch]) -> Task:
         edge=first.edge,
         path=first.path,
         refs=first.context.refs,
+        writers=first.context.writers,
         twigs=tuple(
             Twig(
                 b.step, b.lineage[-1].item_index, dict(b.context.own), b.lineage[-1].label, b.lineage[-1].key

@@ -73,7 +73,7 @@ class Joins:
         if view is None:
             return None
         brought = _in_order(view)
-        context = await self._united(execution, [snapshot for _, snapshot in brought])
+        context = await self._united(step, [snapshot for _, snapshot in brought])
         path = min((snapshot.path for _, snapshot in brought), default="", key=_path_key)
         branch = msgspec.structs.replace(
             step.branch, context=await self._values.fold(execution, context), path=path
@@ -95,14 +95,23 @@ class Joins:
         except KeyError:
             return b"null"
 
-    async def _united(self, execution: str, brought: Sequence[Snapshot]) -> Context:
+    async def _united(self, step: Step, brought: Sequence[Snapshot]) -> Context:
         """The common ancestors' values plus what each arrival added, in edge order."""
         refs = _common([snapshot.refs for snapshot in brought])
         own: dict[str, Raw] = {}
+        writers: dict[str, str] = {}
         for snapshot in brought:
             added = snapshot.refs[len(refs) :]
-            own |= expand(added, await self._values.load(execution, added)) | snapshot.context
-        return Context(own, refs=refs)
+            layers = await self._values.load(step.task.execution_id, added)
+            values = expand(added, layers) | snapshot.context
+            for name, writer in zip(("$json", "$error"), snapshot.writers, strict=True):
+                if name in own and name in values and step.paths.leads_to(writer, writers[name]):
+                    # It had this from the common ancestors; another branch has written it since.
+                    del values[name]
+                elif name in values:
+                    writers[name] = writer
+            own |= values
+        return Context(own, refs=refs, writers=(writers.get("$json", ""), writers.get("$error", "")))
 
 
 def _in_order(view: MergeView) -> list[tuple[str, Snapshot]]:

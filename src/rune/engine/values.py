@@ -140,7 +140,7 @@ def _folded(context: Context, stored: dict[str, bytes]) -> Context:
             small[key] = raw
     if small:
         refs.append(_ref(msgspec.json.encode(small), stored))
-    return Context({}, refs=_compacted(refs))
+    return Context({}, refs=_compacted(refs), writers=context.writers)
 
 
 def _ref(data: bytes, stored: dict[str, bytes], key: str = "") -> Ref:
