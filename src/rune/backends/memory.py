@@ -231,7 +231,8 @@ class MemoryState:
                 row.leased_until = 0.0
 
     async def put(self, execution: str, values: Mapping[str, bytes]) -> None:
-        self.rows.at(execution).values.update(values)
+        if self._ledger.takes(execution):
+            self.rows.at(execution).values.update(values)
 
     async def get(self, execution: str, hashes: Sequence[str]) -> dict[str, bytes]:
         known = self.rows.at(execution).values
@@ -318,6 +319,7 @@ class MemoryState:
         return claimed
 
     async def discharge(self, timers: Sequence[Timer]) -> None:
+        self._ledger.woken(timers)
         for timer in timers:
             armed = self.rows.at(timer.execution).timers
             # One that was armed anew in the meantime stays.

@@ -155,6 +155,14 @@ class Context:
                     return layer[key]
         raise KeyError(key)
 
+    def has(self, key: str, loaded: Callable[[Ref], Layer]) -> bool:
+        """Whether there is such a value."""
+        try:
+            self.raw(key, loaded)
+        except KeyError:
+            return False
+        return True
+
     def names(self, loaded: Callable[[Ref], Layer]) -> Iterator[str]:
         """Every name, for suggestions."""
         yield from self.own

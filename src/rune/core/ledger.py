@@ -58,11 +58,22 @@ class Ledger:
         row = self._touch(execution)
         return [self._lease(row, step, place, attempt, until) for step, place in steps]
 
+    def woken(self, timers: Sequence[Timer]) -> None:
+        """Branches that slept in these timers are on their way: that is progress."""
+        for execution in {timer.execution for timer in timers if timer.sleeping}:
+            if self._rows.execution(execution) is not None:
+                self._touch(execution)
+
+    def takes(self, execution: str) -> bool:
+        """Whether anything may still be kept for this execution."""
+        row = self._rows.execution(execution)
+        return row is None or not row.buried
+
     def _touch(self, execution: str, progress: bool = True) -> ExecutionRow:
         row = self._rows.execution(execution) or ExecutionRow(execution)
         now = self._clock()
         # Default time-outs ask when something last happened; to the second is enough.
-        if progress and now - row.touched > 1.0 and not row.ending:
+        if progress and now - row.touched > 1.0 and not (row.ending or row.buried):
             row.touched = now
             self._rows.save_execution(row)
         return row

@@ -34,7 +34,18 @@ from rune.core.ports import (
 )
 from rune.core.workflow import Edge, Node, Workflow
 
-__all__ = ["Follow", "Limits", "Plan", "Snapshot", "Step", "pass_on", "plan", "simply", "working_payload"]
+__all__ = [
+    "Follow",
+    "Limits",
+    "Plan",
+    "Snapshot",
+    "Step",
+    "followed",
+    "pass_on",
+    "plan",
+    "simply",
+    "working_payload",
+]
 
 Plan = Generator[Sequence[Operation], Answer, "Follow"]
 
@@ -136,7 +147,7 @@ def plan(step: Step, outcome: Outcome, replay: Callable[[bytes], Outcome]) -> Pl
             bare = msgspec.structs.replace(step, recorded=None)
             return (yield from plan(bare, replay(answer.record), replay))
         if answer.gone or answer.dropped:
-            follow = _followed(answer)
+            follow = followed(answer)
             follow.dropped = True
             return follow
 
@@ -144,7 +155,7 @@ def plan(step: Step, outcome: Outcome, replay: Callable[[bytes], Outcome]) -> Pl
 def simply(*operations: Operation) -> Plan:
     """A plan that asks for this, and publishes only what it happens to open."""
     answer = yield operations
-    follow = _followed(answer)
+    follow = followed(answer)
     follow.dropped = answer.gone or answer.dropped
     return follow
 
@@ -195,7 +206,7 @@ def _fail(step: Step, outcome: Failed, record: list[Operation]) -> Plan:
     else:
         status = "failed" if outcome.engine else "halted"
         answer = yield [*record, End(status, error, context=_snapshot(branch.context))]
-    return _followed(answer)
+    return followed(answer)
 
 
 def _leave(
@@ -224,7 +235,7 @@ def _leave(
         operations = [*operations, Settle(hands_over_to - 1, end, branch.path, step.node.id)]
     if operations:
         answer = yield operations
-    follow = _followed(answer)
+    follow = followed(answer)
     follow.children = children
     follow.tasks += [_merge_task(step, merge) for merge in dict.fromkeys(opened)]
     return follow
@@ -234,7 +245,7 @@ def _arrive(step: Step, outcome: Arrive, record: list[Operation]) -> Plan:
     branch = step.branch
     settle = Settle(-1, bytes(outcome.result), branch.path, branch.from_node or "", outcome.folds)
     answer = yield [*record, settle]
-    return _followed(answer)
+    return followed(answer)
 
 
 def _join(step: Step, outcome: Join, record: list[Operation]) -> Plan:
@@ -243,7 +254,7 @@ def _join(step: Step, outcome: Join, record: list[Operation]) -> Plan:
     payload = _snapshot(branch.context, branch)
     rule = _rule(step, step.node, arriving=True)
     answer = yield [*record, ArriveAt(rule, order, payload)]
-    follow = _followed(answer)
+    follow = followed(answer)
     follow.tasks += [_merge_task(step, merge) for merge in answer.opened]
     return follow
 
@@ -254,7 +265,7 @@ def _sleep(step: Step, outcome: Sleep, record: list[Operation]) -> Plan:
     asleep = msgspec.structs.replace(branch, context=context)
     wake = step.task_for(step.node.id, asleep, phase="wake")
     answer = yield [*record, Arm(Timer(branch.step, outcome.until, encode(wake)))]
-    return _followed(answer)
+    return followed(answer)
 
 
 def _fan_out_nothing(step: Step, context: Context, record: list[Operation]) -> Plan:
@@ -299,7 +310,7 @@ def _fan_out(step: Step, outcome: FanOut, record: list[Operation]) -> Plan:
 def _leave_open(step: Step, opening: Open, dead: list[Edge], record: list[Operation]) -> Plan:
     """Open the barrier, which keeps the branch's place, and tell the merges behind `dead`."""
     answer = yield [*record, opening]
-    follow = _followed(answer)
+    follow = followed(answer)
     # The branch's place is taken: a virtual child, so that only what else was opened is counted.
     lost = _lost(step, step.branch.step, dead)
     opened: list[str] = []
@@ -344,7 +355,8 @@ def _children(step: Step, context: Context, taken: Sequence[Edge]) -> list[tuple
     ]
 
 
-def _followed(answer: Answer) -> Follow:
+def followed(answer: Answer) -> Follow:
+    """What there is to publish because of an answer alone."""
     tasks = []
     if answer.release is not None:
         tasks.append(decode_task(answer.release))
@@ -411,6 +423,8 @@ def _keeps_results(step: Step, gather: str) -> bool:
 
 def _timer(step: Step, node: str, target: str) -> Timer | None:
     """The time-out of a join: its `timeout` in full, else the default, which counts idle time only."""
+    if step.flow.nodes[node].role is Role.SPLIT:
+        return None  # Without an aggregator nobody waits.
     timeout = getattr(step.flow.nodes[node].parameters.constant, "timeout", None)
     branch = msgspec.structs.replace(step.branch, step=derive(target, "expire"), context=Context({}))
     details = {"target": target, "idle": None if timeout is not None else step.limits.timeout}

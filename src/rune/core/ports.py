@@ -292,7 +292,7 @@ class State(Protocol):
         """Give (step, fence) leases back unused, as if never started."""
 
     async def put(self, execution: str, values: Mapping[str, bytes]) -> None:
-        """Store values under their hashes."""
+        """Store values under their hashes, unless the execution is buried."""
 
     async def get(self, execution: str, hashes: Sequence[str]) -> dict[str, bytes]:
         """The stored values; what is missing is left out."""
@@ -331,7 +331,7 @@ class State(Protocol):
         """Take due timers, which nobody else gets before `until`."""
 
     async def discharge(self, timers: Sequence[Timer]) -> None:
-        """Remove timers whose Tasks have been published."""
+        """Remove timers whose Tasks have been published; a branch that slept in one counts as progress."""
 
     async def release(self, execution: str, timer: str) -> Timer | None:
         """Take one timer out of its turn."""

@@ -123,7 +123,10 @@ class BranchScope:
         return self._branch.lineage[-1].item_index
 
     def _items(self) -> list[Any]:
-        return [self._value(name) for name in _item_names(self._branch)]
+        known = self._context.has
+        return [
+            self._value(name) for name in _item_names(self._branch) if known(name, self._layers.__getitem__)
+        ]
 
     def _execution_facts(self) -> dict[str, str]:
         return {"id": self._execution}

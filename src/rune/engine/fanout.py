@@ -100,7 +100,10 @@ class Items:
         if not branch.lineage:
             return {}
         layers = await self._values.load(execution, branch.context.needs(frozenset({"$item"})))
-        item = branch.context.raw("$item", layers.__getitem__)
+        try:
+            item = branch.context.raw("$item", layers.__getitem__)
+        except KeyError:
+            return {}  # A lineage written by hand need not come with its item.
         return {f"$item.{len(branch.lineage) - 1}": item}
 
     def _branches(
@@ -173,14 +176,22 @@ def _batches(task: Task, edge: Edge, branches: list[Branch], batch: int) -> Iter
     at = 0
     while at < len(branches):
         size, stop = 0, at
-        while stop < len(branches) and stop - at < batch and (size < _BATCH_BYTES or stop == at):
-            size += branches[stop].context.own_size + 100
+        while stop < len(branches) and stop - at < batch:
+            size += _travel_size(branches[stop])
+            if size > _BATCH_BYTES and stop > at:
+                break
             stop += 1
         if stop - at == 1:
             yield _single(task, edge, branches[at])
         else:
             yield _several(task, edge, branches[at:stop])
         at = stop
+
+
+def _travel_size(branch: Branch) -> int:
+    """About what a branch adds to a message."""
+    top = branch.lineage[-1]
+    return branch.context.own_size + len(top.label) + len(top.key) + 100
 
 
 def _single(task: Task, edge: Edge, branch: Branch) -> Task:

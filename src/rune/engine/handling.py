@@ -12,10 +12,10 @@ from msgspec import Raw
 from rune.core.context import Context
 from rune.core.errors import EngineError, ErrorInfo, MessageError
 from rune.core.ids import derive
-from rune.core.messages import NULL, Branch, Task, branches_of, decode_task, encode, scope_of
+from rune.core.messages import NULL, Branch, Task, branches_of, encode, scope_of
 from rune.core.node import Gathered
 from rune.core.outcome import Done, FanOut
-from rune.core.plan import Limits, Step
+from rune.core.plan import Limits, Step, followed
 from rune.core.ports import Arm, Broker, Commit, Delivery, End, Expire, Open, Operation, Settle, State, Timer
 from rune.core.workflow import Node, Workflow
 from rune.engine.carrying import Carrier
@@ -298,7 +298,8 @@ class Engine:
     async def _gather(self, delivery: Delivery, step: Step) -> None:
         opened = await self._joins.opened(step)
         if opened is None:
-            await self.broker.finish(delivery)
+            # It has run already: if it closed something, it gets the old answer, and publishes again.
+            await self.broker.finish(delivery, await self._carrier.drop([step]))
             return
         step, outcome = opened
         self._statuses.running([step])
@@ -320,7 +321,7 @@ class Engine:
         expire = Expire(details["target"], timer, details["idle"], self._born)
         commit = Commit(task.step, scope_of(step.branch.lineage), [expire])
         (answer,) = await self.state.apply(task.execution_id, [commit])
-        tasks = [decode_task(answer.release)] if answer.release is not None else []
+        tasks = followed(answer).tasks
         for merge in answer.opened:
             branch = Branch(merge, step.branch.lineage, Context({}))
             tasks.append(step.task_for(step.node.id, branch, phase="gather"))
@@ -349,8 +350,7 @@ class Engine:
             operation: Operation = Settle(-1, error=data) if place else End("failed", data)
             (answer,) = await self.state.apply(task.execution_id, [Commit(branch.step, place, [operation])])
             alive = alive or not answer.gone
-            if answer.release is not None:
-                await self.broker.publish([decode_task(answer.release)])
+            await self.broker.publish(followed(answer).tasks)
             await self._carrier.end(task, answer)
         return alive
 

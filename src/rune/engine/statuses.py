@@ -24,9 +24,8 @@ _EVERY_ARRIVAL = 100
 
 def iso(at: float) -> str:
     """A time as ISO 8601 in UTC, to the millisecond."""
-    whole = int(at)
+    whole, ms = divmod(round(at * 1000), 1000)
     t = gmtime(whole)
-    ms = int((at - whole) * 1000)
     return f"{t[0]:04}-{t[1]:02}-{t[2]:02}T{t[3]:02}:{t[4]:02}:{t[5]:02}.{ms:03}Z"
 
 

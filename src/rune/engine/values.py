@@ -71,8 +71,10 @@ class Values:
 
     def _remember(self, ref: Ref, data: bytes) -> Layer:
         layer = Layer({ref.key: Raw(data)} if ref.key else _layer_decoder.decode(data))
+        # Two may have read it side by side.
+        _, replaced = self._layers.pop((ref.hash, ref.key), (layer, 0))
         self._layers[ref.hash, ref.key] = (layer, len(data))
-        self._weight += len(data)
+        self._weight += len(data) - replaced
         while self._weight > self._room and len(self._layers) > 1:
             self._weight -= self._layers.popitem(last=False)[1][1]
         return layer

@@ -25,7 +25,7 @@ def iso(moment: datetime) -> str:
 
 def iso_at(seconds: float) -> str:
     """Seconds since the epoch as ISO 8601 in UTC, to the millisecond."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+    return datetime.fromtimestamp(round(seconds, 3), UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
 @lru_cache(maxsize=256)

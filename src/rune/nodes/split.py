@@ -18,6 +18,10 @@ __all__ = ["RangeSource", "Split"]
 Positive = Annotated[int, Meta(ge=1)]
 
 
+_LONGEST_TEXT = 200
+"""Characters of a label or a key."""
+
+
 class RangeSource(Struct, frozen=True, kw_only=True):
     """Whole numbers as items, made as they are needed."""
 
@@ -122,6 +126,11 @@ def _texts(expression: Expression | None, items: Sequence[Any], context: StepCon
     if expression is None:
         return None
     return [
-        to_text(context.evaluate(expression, {"$item": item, "$index": index}))
+        _short(to_text(context.evaluate(expression, {"$item": item, "$index": index})))
         for index, item in enumerate(items)
     ]
+
+
+def _short(text: str) -> str:
+    """A text that travels with every message of its item."""
+    return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "…"
