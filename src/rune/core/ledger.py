@@ -27,6 +27,7 @@ from rune.core.ports import (
     Rule,
     Settle,
     Skip,
+    Timer,
     TryAgain,
     scope_key,
 )
