@@ -31,7 +31,7 @@ class Worker:
     async def run(self) -> None:
         """Take and handle deliveries until cancelled, or until State or Broker is out of reach."""
         ended, self._engine.paused = await self._state.news()
-        self._engine.ended.update(ended)
+        self._engine.ended.update(dict.fromkeys(ended))
         self._engine.on_end = self._forsake
         self._broken = asyncio.get_running_loop().create_future()
         intake = asyncio.ensure_future(self._take())

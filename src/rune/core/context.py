@@ -102,7 +102,7 @@ class Context:
             self._own_size = _size(self.own)
         return self._own_size
 
-    def referring(self, refs: tuple[Ref, ...], writer: str) -> Context:
+    def referring(self, refs: tuple[Ref, ...], writer: str = "") -> Context:
         """This context and these stored values."""
         hidden = {ref.key for ref in refs}
         own = {key: raw for key, raw in self.own.items() if key not in hidden}

@@ -9,7 +9,10 @@ __all__ = ["content_hash", "derive", "new_execution_id"]
 
 
 def derive(*parts: str) -> str:
-    """The id that follows from `parts`: the same parts, the same id."""
+    """The id that follows from `parts`: the same parts, the same id.
+
+    Parts of our own start with `~`, which no id of a user's has.
+    """
     return blake2b("/".join(parts).encode(), digest_size=12).hexdigest()
 
 

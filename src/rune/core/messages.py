@@ -165,7 +165,7 @@ def branches_of(task: Task) -> list[Branch]:
     """The branches a Task carries. A Task written by hand gets its missing names derived."""
     lineage = _named(task)
     if not task.twigs:
-        step = task.step or derive(task.execution_id, "hand", task.current_node, repr(scope_of(lineage)))
+        step = task.step or derive(task.execution_id, "~hand", task.current_node, repr(scope_of(lineage)))
         context = Context(
             task.accumulated_context, refs=task.refs, own_size=task.weight, writers=task.writers
         )

@@ -35,6 +35,7 @@ from rune.core.ports import (
 from rune.core.workflow import Edge, Node, Workflow
 
 __all__ = [
+    "Deadline",
     "Follow",
     "Limits",
     "Plan",
@@ -65,6 +66,14 @@ class Limits(Struct, frozen=True):
 
     timeout: float = 300.0
     """Seconds without progress after which a join without a `timeout` of its own gives up."""
+
+
+class Deadline(Struct, frozen=True):
+    """What the Task of a time-out has to know."""
+
+    target: str
+    idle: float | None
+    """Seconds without progress; None: it was given, and counts in full."""
 
 
 class Step(Struct, frozen=True):
@@ -285,7 +294,7 @@ def _fan_out(step: Step, outcome: FanOut, record: list[Operation]) -> Plan:
         return (yield from _go_on(step, Done(Raw(msgspec.json.encode({"count": total})), None), record))
     count = Raw(msgspec.json.encode({"count": total}))
     branch = msgspec.structs.replace(branch, context=branch.context.having({f"${node.id}": count}))
-    resuming = msgspec.structs.replace(branch, step=derive(branch.step, "gather"))
+    resuming = msgspec.structs.replace(branch, step=derive(branch.step, "~gather"))
     barrier = Raw(msgspec.json.encode(branch.step))
     release = step.task_for(gather, resuming, phase="gather", details=barrier)
     refill = step.task_for(node.id, branch, phase="refill", details=Raw(msgspec.json.encode(outcome)))
@@ -426,8 +435,8 @@ def _timer(step: Step, node: str, target: str) -> Timer | None:
     if step.flow.nodes[node].role is Role.SPLIT:
         return None  # Without an aggregator nobody waits.
     timeout = getattr(step.flow.nodes[node].parameters.constant, "timeout", None)
-    branch = msgspec.structs.replace(step.branch, step=derive(target, "expire"), context=Context({}))
-    details = {"target": target, "idle": None if timeout is not None else step.limits.timeout}
+    branch = msgspec.structs.replace(step.branch, step=derive(target, "~expire"), context=Context({}))
+    details = Deadline(target, None if timeout is not None else step.limits.timeout)
     task = step.task_for(node, branch, phase="expire", details=Raw(msgspec.json.encode(details)))
     due = step.now + (timeout if timeout is not None else step.limits.timeout)
     return Timer(task.step, due, encode(task), sleeping=False)

@@ -16,7 +16,8 @@ from rune.core.ports import Answer, Broker, Commit, State, Timer, TryAgain
 from rune.core.workflow import Edge
 from rune.engine.completion import Completions
 from rune.engine.fanout import Items, pack
-from rune.engine.running import Attempt, decode_outcome
+from rune.engine.running import Attempt
+from rune.engine.sealing import decode_outcome
 from rune.engine.statuses import Statuses
 from rune.engine.values import LARGE, Values
 
@@ -40,7 +41,7 @@ class Carrier:
         retention: float,
         on_end: Callable[[str], None],
     ) -> None:
-        self.ended: set[str] = set()
+        self.ended: dict[str, None] = {}
         self._state = state
         self._values = values
         self._items = items
@@ -84,10 +85,10 @@ class Carrier:
         if answer.ending is None:
             return
         await self._completions.announce(task, answer.ending)
-        self.ended.add(task.execution_id)
+        self.ended[task.execution_id] = None
         self._on_end(task.execution_id)
         if len(self.ended) > _REMEMBERED:
-            self.ended.pop()
+            del self.ended[next(iter(self.ended))]
 
     def _plan(self, step: Step, attempt: Attempt, outcome: Outcome) -> tuple[Step, Plan | Follow]:
         if attempt.retry_in is not None and not attempt.replayed:
@@ -100,7 +101,7 @@ class Carrier:
     def _again(self, step: Step, rest: float) -> TryAgain:
         number = step.task.attempt
         task = step.task_for(step.node.id, step.branch, attempt=number + 1)
-        id = derive(step.branch.step, "again", str(number))
+        id = derive(step.branch.step, "~again", str(number))
         return TryAgain(number, Timer(id, self._clock() + rest, encode(task)))
 
     async def _stored(self, step: Step, outcome: Done | FanOut) -> Outcome:

@@ -15,7 +15,7 @@ from rune.core.ids import derive
 from rune.core.messages import NULL, Branch, Task, branches_of, encode, scope_of
 from rune.core.node import Gathered
 from rune.core.outcome import Done, FanOut
-from rune.core.plan import Limits, Step, followed
+from rune.core.plan import Deadline, Limits, Step, followed
 from rune.core.ports import Arm, Broker, Commit, Delivery, End, Expire, Open, Operation, Settle, State, Timer
 from rune.core.workflow import Node, Workflow
 from rune.engine.carrying import Carrier
@@ -70,7 +70,7 @@ class Engine:
         )
 
     @property
-    def ended(self) -> set[str]:
+    def ended(self) -> dict[str, None]:
         """Executions known to have ended: their Tasks are dropped unseen."""
         return self._carrier.ended
 
@@ -84,7 +84,7 @@ class Engine:
             self.values.check(value, f"the value of {name}")
         definition = await self.values.store(execution, flow.definition)
         self._flows[definition] = flow
-        root = derive(execution, "start")
+        root = derive(execution, "~start")
         context = await self.values.fold(execution, Context(dict(values)))
         entries = flow.entries
         if len(entries) > 1:
@@ -181,7 +181,7 @@ class Engine:
         if gather is None or frame.total_items is None:
             raise MessageError(f"lineage_stack[{depth}] names no split, or no total_items")
         resuming = msgspec.structs.replace(
-            branch, step=derive(frame.barrier, "gather"), lineage=outer, from_node=None
+            branch, step=derive(frame.barrier, "~gather"), lineage=outer, from_node=None
         )
         step = Step(flow, paths, gather, task, resuming, self._clock())
         details = Raw(msgspec.json.encode(frame.barrier))
@@ -274,7 +274,7 @@ class Engine:
         """Somebody runs this step: look again when their lease ends."""
         branch = step.branch
         task = step.task_for(step.node.id, branch, attempt=step.task.attempt)
-        timer = Timer(derive(branch.step, "busy"), at, encode(task), sleeping=False)
+        timer = Timer(derive(branch.step, "~busy"), at, encode(task), sleeping=False)
         commit = Commit(branch.step, scope_of(branch.lineage), [Arm(timer)])
         await self.state.apply(step.task.execution_id, [commit])
 
@@ -291,6 +291,8 @@ class Engine:
         key = f"${step.node.id}"
         context = step.branch.context
         layers = await self.values.load(step.task.execution_id, context.needs(frozenset({key})))
+        if not context.has(key, layers.__getitem__):
+            raise MessageError("a Task that wakes a branch which never slept")
         # That it slept is on record; that it woke needs none.
         attempt = Attempt(Done(context.raw(key, layers.__getitem__)), step.now, replayed=True)
         await self.broker.finish(delivery, await self._carrier.conclude([step], [attempt]))
@@ -316,9 +318,9 @@ class Engine:
 
     async def _expire(self, delivery: Delivery, step: Step) -> None:
         task = step.task
-        details = _details(task, dict[str, Any])
+        deadline = _details(task, Deadline)
         timer = Timer(task.step, None, encode(task), sleeping=False)
-        expire = Expire(details["target"], timer, details["idle"], self._born)
+        expire = Expire(deadline.target, timer, deadline.idle, self._born)
         commit = Commit(task.step, scope_of(step.branch.lineage), [expire])
         (answer,) = await self.state.apply(task.execution_id, [commit])
         tasks = followed(answer).tasks
@@ -330,7 +332,7 @@ class Engine:
     async def _cancel(self, delivery: Delivery) -> None:
         task = delivery.task
         reason = msgspec.json.decode(task.details) or "cancelled"
-        commit = Commit(derive(task.execution_id, "cancel"), (), [End("halted", reason=reason)])
+        commit = Commit(derive(task.execution_id, "~cancel"), (), [End("halted", reason=reason)])
         (answer,) = await self.state.apply(task.execution_id, [commit])
         await self._carrier.end(task, answer)
         await self.broker.finish(delivery)

@@ -7,26 +7,25 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import Raw, Struct
 
 from rune.core.context import Layer, Ref
-from rune.core.errors import EngineError, ErrorInfo, InfrastructureError, NodeError
+from rune.core.errors import EngineError, InfrastructureError, NodeError
 from rune.core.expressions import Expression, ExpressionError
-from rune.core.json import as_json
 from rune.core.node import Gathered, NodeType
-from rune.core.outcome import Arrive, Done, Failed, FanOut, Join, Outcome, Sleep
+from rune.core.outcome import Done, Failed, Outcome
 from rune.core.plan import Step
 from rune.core.ports import State
 from rune.core.scope import BranchScope, context_names
 from rune.core.workflow import Retry
+from rune.engine.sealing import decode_outcome, sealed, told
 from rune.engine.values import Values
 from rune.settings import Settings
 
 if TYPE_CHECKING:
     from rune.credentials import Credentials
 
-__all__ = ["Attempt", "Runner", "decode_outcome"]
+__all__ = ["Attempt", "Runner"]
 
 _log = logging.getLogger("rune.nodes")
 
@@ -102,9 +101,8 @@ class Runner:
             context = _Context(self, step, layers, gathered)
             parameters: NodeType = node.parameters.constant or node.parameters.resolve(context.scope)
             policy = node.retry or parameters.retry_policy()
-            outcome = _at_once(parameters.run(context))
-            return Attempt(self._sealed(step, outcome, values), started)
-        except Exception as error:  # noqa: BLE001 - node code may raise anything
+            return self._concluded(step, _at_once(parameters.run(context)), values, started)
+        except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001 - node code may raise anything
             return self._failed(step, error, started, policy)
 
     async def run(self, step: Step, values: Values, state: State, record: bytes | None) -> Attempt:
@@ -135,11 +133,14 @@ class Runner:
             parameters: NodeType = node.parameters.constant or node.parameters.resolve(context.scope)
             policy = node.retry or parameters.retry_policy()
             context.last_attempt = policy is None or context.attempt >= policy.attempts
-            outcome = await parameters.run(context)
-            return Attempt(self._sealed(step, outcome, values), started)
+            return self._concluded(step, await parameters.run(context), values, started)
         except InfrastructureError:
             raise
-        except Exception as error:  # noqa: BLE001 - node code may raise anything
+        except asyncio.CancelledError as error:
+            if _is_cancelled():
+                raise
+            return self._failed(step, error, started, policy)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - node code may raise anything
             return self._failed(step, error, started, policy)
 
     async def _kept_alive(self, step: Step, state: State, work: Awaitable[Attempt]) -> Attempt:
@@ -155,30 +156,17 @@ class Runner:
         finally:
             task.cancel()
 
-    def _sealed(self, step: Step, outcome: Outcome, values: Values) -> Outcome:
-        """The outcome with its data as JSON bytes, looked through and masked."""
-        sealed = _raw(outcome, trusted=step.node.type.trusted)
-        if step.node.credentials:
-            sealed = _masked(sealed, self._credentials.mask.data)
-        output = getattr(sealed, "output", None)
-        if isinstance(output, Raw):
-            values.check(output, "its output")
-        return sealed
+    def _concluded(self, step: Step, outcome: Outcome, values: Values, started: float) -> Attempt:
+        made = sealed(step.node, outcome, self._credentials.mask.data)
+        if isinstance(made, Done):
+            values.check(made.output, "its output")
+        return Attempt(made, started)
 
-    def _failed(self, step: Step, error: Exception, started: float, policy: Retry | None) -> Attempt:
+    def _failed(self, step: Step, error: BaseException, started: float, policy: Retry | None) -> Attempt:
         node = step.node
-        mask = self._credentials.mask
-        match error:
-            case NodeError():
-                info = ErrorInfo(error.message, error.code, error.details, node.id)
-            case ExpressionError():
-                hint = f"; {error.hint}" if error.hint else ""
-                info = ErrorInfo(f"{error.message}{hint}", error.code, None, node.id)
-            case _:
-                _log.debug("node %s raised", node.id, exc_info=error)
-                info = ErrorInfo(f"{type(error).__name__}: {error}", "NODE_RAISED", None, node.id)
-        if node.credentials:
-            info = msgspec.json.decode(mask.data(msgspec.json.encode(info)), type=ErrorInfo)
+        if not isinstance(error, NodeError | ExpressionError):
+            _log.debug("node %s raised", node.id, exc_info=error)
+        info = told(node, error, self._credentials.mask.data)
         retry_in = None
         wanted = node.retry is not None or (isinstance(error, NodeError) and error.retryable)
         if wanted and policy is not None and step.task.attempt < policy.attempts:
@@ -259,6 +247,12 @@ class _Over:
         return [*self._names, *self._scope.names()]
 
 
+def _is_cancelled() -> bool:
+    """Whether we are being stopped, rather than the node having let somebody else's cancellation out."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 def _at_once(coroutine: Coroutine[Any, Any, Outcome]) -> Outcome:
     """The result of a coroutine that never waits."""
     try:
@@ -268,36 +262,3 @@ def _at_once(coroutine: Coroutine[Any, Any, Outcome]) -> Outcome:
         return outcome
     coroutine.close()
     raise EngineError("a pure node waited for something", "NODE_NOT_PURE")
-
-
-def _raw(outcome: Outcome, *, trusted: bool) -> Outcome:
-    match outcome:
-        case Done():
-            output = as_json(outcome.output, trusted=trusted)
-            return Done(output, outcome.port, outcome.working, outcome.refs)
-        case Arrive():
-            return Arrive(as_json(outcome.result, trusted=trusted), outcome.folds)
-        case Sleep():
-            return Sleep(outcome.until, as_json(outcome.output, trusted=trusted))
-        case Failed() | FanOut() | Join():
-            return outcome
-        case _:
-            raise NodeError(f"returned {type(outcome).__name__}, which is no Outcome", "NODE_OUTCOME")
-
-
-def _masked(outcome: Outcome, mask: Callable[[bytes], bytes]) -> Outcome:
-    match outcome:
-        case Done(output=Raw() as output):
-            return msgspec.structs.replace(outcome, output=Raw(mask(bytes(output))))
-        case Sleep(output=Raw() as output):
-            return msgspec.structs.replace(outcome, output=Raw(mask(bytes(output))))
-        case _:
-            return outcome
-
-
-_outcome_decoder: msgspec.json.Decoder[Outcome] = msgspec.json.Decoder(Outcome)
-
-
-def decode_outcome(record: bytes) -> Outcome:
-    """A recorded outcome, its data as JSON bytes again."""
-    return _raw(_outcome_decoder.decode(record), trusted=True)
