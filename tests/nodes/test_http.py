@@ -8,6 +8,7 @@ import gzip
 import json
 import socket
 import ssl
+import zlib
 from typing import Any
 
 import pytest
@@ -93,6 +94,22 @@ async def test_compressed_answers_are_read(web: Web, context: FakeContext) -> No
     assert (await output(Http, context, url=f"{web.url}/"))["body"] == {"a": 1}
 
 
+@pytest.mark.parametrize(
+    ("coding", "body"),
+    [
+        ("deflate", zlib.compress(b"[1]")),
+        ("deflate", zlib.compress(b"[1]")[2:-4]),  # without the envelope, as some servers send it
+        ("deflate, gzip", gzip.compress(zlib.compress(b"[1]"))),
+        ("identity", b"[1]"),
+        ("br", b"[1]"),  # unknown, so left alone
+    ],
+    ids=["deflate", "bare", "two", "identity", "unknown"],
+)
+async def test_compressions(web: Web, context: FakeContext, coding: str, body: bytes) -> None:
+    web.answer("/", Answer(headers=(JSON, ("Content-Encoding", coding)), body=body))
+    assert (await output(Http, context, url=f"{web.url}/"))["body"] == [1]
+
+
 # --- the request -------------------------------------------------------------------------------------------
 
 
@@ -130,6 +147,43 @@ async def test_string_body_goes_raw(web: Web, context: FakeContext, body: str, k
     await output(Http, context, method="PUT", url=f"{web.url}/", body=body)
     assert web.seen[0].body == body.encode()
     assert web.seen[0].headers["content-type"] == kind
+
+
+async def test_large_body(web: Web, context: FakeContext) -> None:
+    web.answer("/", Answer())
+    body = "x" * 3_000_000
+    await output(Http, context, method="POST", url=f"{web.url}/", body=body)
+    assert web.seen[0].body == body.encode()
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ("/a%2Fb%7E?key=%2F%7e+%20", "/a%2Fb%7E?key=%2F%7e+%20"),  # signatures are over the very text
+        ("/a b/é?ü=ß x", "/a%20b/%C3%A9?%C3%BC=%C3%9F%20x"),
+        ("/a/../b/./c/..?x", "/b/?x"),
+        ("", "/"),
+        ("?q=1#fragment", "/?q=1"),
+    ],
+)
+async def test_url_is_sent_as_given(web: Web, context: FakeContext, given: str, sent: str) -> None:
+    web.answer(sent.partition("?")[0], Answer())
+    await output(Http, context, url=web.url + given)
+    assert web.seen[0].target == sent
+
+
+async def test_query_takes_the_place_of_the_urls(web: Web, context: FakeContext) -> None:
+    web.answer("/", Answer())
+    await output(Http, context, url=f"{web.url}/?a=1&b=2&a=3", query={"a": [8, 9]})
+    assert web.seen[0].target == "/?a=8&a=9&b=2"
+
+
+async def test_framing_is_not_for_headers_to_say(web: Web, context: FakeContext) -> None:
+    web.answer("/", Answer())
+    headers = {"Content-Length": 99, "Transfer-Encoding": "chunked", "Expect": "100-continue"}
+    await output(Http, context, method="POST", url=f"{web.url}/", headers=headers, body="abc")
+    assert web.seen[0].body == b"abc"
+    assert not {"transfer-encoding", "expect"} & web.seen[0].headers.keys()
 
 
 async def test_get_sends_no_empty_body(web: Web, context: FakeContext) -> None:
@@ -393,6 +447,7 @@ async def test_server_hangs_up(web: Web, context: FakeContext) -> None:
     web.routes["/"] = hang_up
     error = await failure(context, url=f"{web.url}/")
     assert (error.code, error.retryable) == ("HTTP_CONNECTION", True)
+    assert len(web.seen) == 1  # to try again is for the step's `retry`
 
 
 async def test_unknown_host(context: FakeContext, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -455,6 +510,19 @@ async def test_decompression_bomb(web: Web) -> None:
     await client.close()
 
 
+async def test_decompression_bomb_inside_another(web: Web) -> None:
+    client = HttpClient(max_bytes=100_000)
+    silent = zlib.compressobj(wbits=-15)
+    nothing = silent.compress(b"") + b"\0\0\0\xff\xff" * 4_000_000  # empty blocks: much to do, no result
+    web.answer("/", Answer(headers=(("Content-Encoding", "deflate, gzip"),), body=gzip.compress(nothing)))
+    error = await failure(FakeContext(services={"http": client}), url=f"{web.url}/")
+    assert error.code == "HTTP_TOO_LARGE"
+    codings = ", ".join(["gzip"] * 2000)
+    web.answer("/", Answer(headers=(("Content-Encoding", codings),), body=b"x"))
+    assert (await failure(FakeContext(services={"http": client}), url=f"{web.url}/")).code == "HTTP_ENCODING"
+    await client.close()
+
+
 async def test_broken_compression(web: Web, context: FakeContext) -> None:
     web.answer("/", Answer(headers=(("Content-Encoding", "gzip"),), body=b"no gzip"))
     assert (await failure(context, url=f"{web.url}/")).code == "HTTP_ENCODING"
@@ -499,3 +567,82 @@ async def test_guard_sees_the_address_of_every_hop(web: Web, elsewhere: Web) -> 
     assert met == [("127.0.0.1", home), ("127.0.0.1", away)]
     assert elsewhere.seen == []
     await client.close()
+
+
+def resolving_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> list[str]:
+    """Let every name mean these addresses; gives the names that were asked for."""
+    asked: list[str] = []
+
+    async def getaddrinfo(host: str, port: int, **options: Any) -> Any:
+        asked.append(host)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+    return asked
+
+
+async def test_guard_sees_what_a_name_means(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    def guard(address: str, port: int) -> None:
+        if address == "127.0.0.1":
+            raise NodeError("not there", "HTTP_FORBIDDEN")
+
+    asked = resolving_to(monkeypatch, "127.0.0.1", "127.0.0.1")
+    client = HttpClient(guard=guard)
+    url = web.url.replace("127.0.0.1", "friendly.invalid")
+    assert (await failure(FakeContext(services={"http": client}), url=url)).code == "HTTP_FORBIDDEN"
+    assert asked == ["friendly.invalid"]
+    assert web.connections == 0
+    await client.close()
+
+
+async def test_guard_leaves_the_other_addresses(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    met: list[str] = []
+
+    def guard(address: str, port: int) -> None:
+        met.append(address)
+        if address != "127.0.0.1":
+            raise NodeError("not there", "HTTP_FORBIDDEN")
+
+    web.answer("/", Answer())
+    asked = resolving_to(monkeypatch, "10.0.0.1", "127.0.0.1")
+    client = HttpClient(guard=guard)
+    url = web.url.replace("127.0.0.1", "friendly.invalid")
+    assert (await output(Http, FakeContext(services={"http": client}), url=f"{url}/"))["status"] == 200
+    assert met == ["10.0.0.1", "127.0.0.1"]
+    assert asked == ["friendly.invalid"]  # not once more for the connection
+    await client.close()
+
+
+# --- proxies -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def proxy(web: Web, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    monkeypatch.delenv("NO_PROXY")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv("http_proxy", web.url.replace("://", "://me:pw0rd@"))
+    return monkeypatch
+
+
+@pytest.mark.usefixtures("proxy")
+async def test_environment_names_the_proxy(web: Web, context: FakeContext) -> None:
+    web.answer("http://far.invalid/x", Answer(headers=(JSON,), body=b"1"))
+    assert (await output(Http, context, url="http://far.invalid/x"))["body"] == 1
+    assert base64.b64decode(web.seen[0].headers["proxy-authorization"].split()[1]) == b"me:pw0rd"
+
+
+@pytest.mark.parametrize("exceptions", ["*", "10.0.0.1, 127.0.0.1", "127.0.0.0/8"])
+async def test_no_proxy(
+    web: Web, elsewhere: Web, context: FakeContext, proxy: pytest.MonkeyPatch, exceptions: str
+) -> None:
+    proxy.setenv("NO_PROXY", exceptions)
+    elsewhere.answer("/", Answer())
+    await output(Http, context, url=f"{elsewhere.url}/")
+    assert web.seen == []
+
+
+async def test_proxy_of_another_kind(context: FakeContext, proxy: pytest.MonkeyPatch) -> None:
+    proxy.setenv("http_proxy", "socks5://me:pw0rd@127.0.0.1:1")
+    error = await failure(context, url="http://far.invalid/")
+    assert error.code == "HTTP_PROXY"
+    assert "pw0rd" not in error.message

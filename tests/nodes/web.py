@@ -31,13 +31,13 @@ Route = Callable[[Seen], Awaitable[Answer]]
 
 
 class Web:
-    """Routes by path, and every request it has seen."""
+    """Routes by path, every request it has seen, and how many connections carried them."""
 
     def __init__(self) -> None:
         self.seen: list[Seen] = []
         self.routes: dict[str, Route] = {}
         self.url = ""
-        self._connections = 0
+        self.connections = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
     def answer(self, path: str, *answers: Answer) -> None:
@@ -50,8 +50,8 @@ class Web:
         self.routes[path] = route
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._connections += 1
-        number = self._connections
+        self.connections += 1
+        number = self.connections
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
