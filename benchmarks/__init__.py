@@ -1,0 +1,1 @@
+"""How fast Rune is on this machine, beside how fast the machine is: `make bench`."""
