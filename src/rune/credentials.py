@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -35,7 +35,8 @@ class Credentials:
         if not text.lstrip().startswith("{"):
             where = text
             try:
-                text = Path(text).expanduser().read_text()
+                with open(os.path.expanduser(text), encoding="utf-8") as file:
+                    text = file.read()
             except OSError as error:
                 raise CredentialsError(
                     f"cannot read the credentials file {where}: {error.strerror}"

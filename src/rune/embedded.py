@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Raw
@@ -32,10 +32,16 @@ __all__ = ["Embedded"]
 Listener = Callable[[Sequence[NodeStatusMessage]], None]
 
 
+class LocalBroker(Broker, Protocol):
+    """A broker that tells statuses within this process."""
+
+    listeners: list[Listener]
+
+
 class Embedded:
     """Runs executions in this process; made by `Embedded.open`."""
 
-    def __init__(self, settings: Settings, registry: Registry, broker: Broker, state: State) -> None:
+    def __init__(self, settings: Settings, registry: Registry, broker: LocalBroker, state: State) -> None:
         self.settings = settings
         self.registry = registry
         self.broker = broker
@@ -153,7 +159,7 @@ class Embedded:
 
     def listen(self, listener: Listener) -> None:
         """Have every status told to `listener`, in lists."""
-        self.broker.listeners.append(listener)  # type: ignore[attr-defined]
+        self.broker.listeners.append(listener)
 
     async def cancel(self, execution: str, reason: str = "cancelled") -> None:
         """Ask for an execution's end."""

@@ -32,6 +32,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int = 64
     """Tasks, and steps with effects, that run at the same time."""
     prefetch: int = 128
+    """Tasks a worker takes in advance."""
     lease: float = 60.0
     """Seconds a running step is safe from being started elsewhere, renewed while it runs."""
     hold: float = 300.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from hashlib import blake2b
 
 __all__ = ["content_hash", "derive", "new_execution_id"]
@@ -23,4 +23,4 @@ def content_hash(data: bytes) -> str:
 
 def new_execution_id() -> str:
     """A fresh execution id."""
-    return f"exec_{secrets.token_hex(10)}"
+    return f"exec_{os.urandom(10).hex()}"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import quote, quote_plus
 
 import msgspec
 
@@ -72,6 +70,10 @@ def _secrets(value: Any, key: str = "") -> Iterable[str]:
 
 
 def _forms(secret: str) -> Iterable[str]:
+    # Most processes never see a secret, and these take long to load.
+    import base64
+    from urllib.parse import quote, quote_plus
+
     raw = secret.encode()
     # Text in JSON in text in JSON: a response body that is kept as text.
     once = msgspec.json.encode(secret).decode()[1:-1]

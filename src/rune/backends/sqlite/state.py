@@ -23,6 +23,16 @@ _ALL = -1
 _LATELY = 10_000
 """Endings that are still news."""
 
+_NEVER_STARTED = """
+    SELECT id FROM execution
+    WHERE buried = 0
+      AND id NOT IN (SELECT execution FROM timer)
+      AND id NOT IN (SELECT execution FROM parked)
+      AND id NOT IN (SELECT coalesce(json_extract(CAST(body AS TEXT), '$.execution_id'), '')
+                     FROM message WHERE json_valid(CAST(body AS TEXT)))
+"""
+"""Executions that nothing moves on: their start was cut off before its first message."""
+
 
 class SqliteState:
     """State in one SQLite file."""
@@ -42,6 +52,8 @@ class SqliteState:
 
     def _restore(self) -> None:
         self._timers.restore()
+        for id in self._ids(_NEVER_STARTED):
+            self._rows.bury(ExecutionRow(id, buried=True), "[]", self._clock())
         self._rows.purge(self._clock(), _ALL)
 
     # --- steps ---------------------------------------------------------------------------------------------
