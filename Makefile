@@ -53,6 +53,15 @@ cover: $(DEV) ## run every test and show the lines none of them reached
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
+.PHONY: docs
+docs: $(DEV) ## write the generated pages of the reference and the demo's picture again
+	$(BIN)/python scripts/reference.py
+	$(BIN)/python scripts/picture.py
+
+.PHONY: sim
+sim: $(DEV) ## random workflows against the reference interpreter, for a long time
+	RUNE_SIM_EXAMPLES=$${RUNE_SIM_EXAMPLES:-2000} $(BIN)/python -m pytest $(PYTEST_ARGS) --timeout 3600 tests/conformance/test_reference.py
+
 .PHONY: lock
 lock: $(DEV) ## resolve the dependencies again (LOCK_ARGS=--upgrade for the newest)
 	@scripts/lock $(LOCK_ARGS)
