@@ -37,9 +37,9 @@ class Credentials:
             try:
                 with open(os.path.expanduser(text), encoding="utf-8") as file:
                     text = file.read()
-            except OSError as error:
+            except (OSError, UnicodeDecodeError) as error:
                 raise CredentialsError(
-                    f"cannot read the credentials file {where}: {error.strerror}"
+                    f"cannot read the credentials file {where}: {getattr(error, 'strerror', None) or error}"
                 ) from error
         try:
             return msgspec.json.decode(text, type=dict[str, dict[str, Any]])

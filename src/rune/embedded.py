@@ -29,6 +29,9 @@ from rune.worker import Worker
 
 __all__ = ["Embedded"]
 
+_KEPT = 10_000
+"""Completions that are remembered though nobody acknowledges them."""
+
 Listener = Callable[[Sequence[NodeStatusMessage]], None]
 
 
@@ -52,8 +55,11 @@ class Embedded:
         self.scheduler = Scheduler(state, broker, time.time)
         self.flows: dict[str, Workflow] = {}
         """The workflows that this process has come to know, by id."""
-        self._waiting: dict[str, asyncio.Future[CompletionMessage]] = {}
-        self._early: dict[str, CompletionMessage] = {}
+        self._ended: dict[str, CompletionMessage] = {}
+        """Completions until they are acknowledged."""
+        self._news = asyncio.Condition()
+        self._started: dict[str, tuple[str, float]] = {}
+        """Workflow and start of the executions that were started here."""
         self._loops: list[asyncio.Task[None]] = []
 
     def _compile(self, definition: bytes) -> Workflow:
@@ -95,11 +101,11 @@ class Embedded:
 
     async def _collect(self) -> None:
         async for completion in self.broker.completions():
-            waiting = self._waiting.get(completion.execution_id)
-            if waiting is None:
-                self._early[completion.execution_id] = completion
-            elif not waiting.done():
-                waiting.set_result(completion)
+            async with self._news:
+                self._ended[completion.execution_id] = completion
+                if len(self._ended) > _KEPT:
+                    del self._ended[next(iter(self._ended))]
+                self._news.notify_all()
 
     # --- what a caller does ---
 
@@ -116,29 +122,35 @@ class Embedded:
         self.flows[flow.id] = flow
         values = {"$trigger": input if input is not None else {}, **(context or {})}
         raw = {key: Raw(msgspec.json.encode(value)) for key, value in values.items()}
+        self._started[execution] = (flow.id, time.time())
         await self.engine.start(flow, execution, raw, priority=priority)
         return execution
 
     async def result(self, execution: str) -> CompletionMessage:
         """Wait for an execution's end; its completion, with every value in it."""
-        waiting: asyncio.Future[CompletionMessage] = asyncio.get_running_loop().create_future()
-        if execution in self._early:
-            waiting.set_result(self._early.pop(execution))
-        self._waiting[execution] = waiting
-        either: set[asyncio.Future[Any]] = {waiting, *self._loops}
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        del self._waiting[execution]
-        if not waiting.done():
-            self._raise_broken()
-        completion = waiting.result()
+        waiting = asyncio.ensure_future(self._end_of(execution))
+        try:
+            either: set[asyncio.Future[Any]] = {waiting, *self._loops}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                self._raise_broken()
+            completion = waiting.result()
+        finally:
+            waiting.cancel()
         if completion.refs:
             layers = await self.engine.values.load(execution, completion.refs)
             whole = expand(completion.refs, layers) | completion.final_context
             completion = msgspec.structs.replace(completion, final_context=whole, refs=())
         return completion
 
+    async def _end_of(self, execution: str) -> CompletionMessage:
+        async with self._news:
+            await self._news.wait_for(lambda: execution in self._ended)
+            return self._ended[execution]
+
     async def acknowledge(self, completion: CompletionMessage) -> None:
         """The completion has been seen: it is not handed out again."""
+        self._ended.pop(completion.execution_id, None)
         await self.broker.completed(completion)
 
     def _raise_broken(self) -> None:
@@ -155,7 +167,7 @@ class Embedded:
         """The executions that have not ended, and those whose end nobody has acknowledged."""
         # Let the completions that are stored already come in first.
         await asyncio.sleep(0)
-        return list(dict.fromkeys([*await self.state.live(), *self._early]))
+        return list(dict.fromkeys([*await self.state.live(), *self._ended]))
 
     def listen(self, listener: Listener) -> None:
         """Have every status told to `listener`, in lists."""
@@ -163,9 +175,11 @@ class Embedded:
 
     async def cancel(self, execution: str, reason: str = "cancelled") -> None:
         """Ask for an execution's end."""
+        workflow, started_at = self._started.get(execution, ("-", 0.0))
         task = Task(
-            workflow_id="-",
+            workflow_id=workflow,
             execution_id=execution,
+            started_at=started_at,
             current_node="",
             accumulated_context={},
             phase="cancel",

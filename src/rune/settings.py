@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from rune.core.errors import RuneError
 
@@ -16,6 +17,10 @@ __all__ = ["Settings", "SettingsError", "load_settings", "state_directory"]
 
 class SettingsError(RuneError):
     """A setting that makes no sense."""
+
+
+Count = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(gt=0, le=1e10)]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,23 +34,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Modules that define node types of your own."""
     credentials: str | None = None
     """JSON, or the path of a JSON file, with credentials by id."""
-    concurrency: int = 64
+    concurrency: Count = 64
     """Tasks, and steps with effects, that run at the same time."""
-    prefetch: int = 128
+    prefetch: Count = 128
     """Tasks a worker takes in advance."""
-    lease: float = 60.0
+    lease: Seconds = 60.0
     """Seconds a running step is safe from being started elsewhere, renewed while it runs."""
-    hold: float = 300.0
+    hold: Seconds = 300.0
     """Seconds after which a running step gives its delivery back and lives on its lease."""
-    timeout: float = 300.0
+    timeout: Seconds = 300.0
     """Seconds without progress after which a join that names no timeout gives up."""
-    max_starts: int = 3
+    max_starts: Annotated[int, Meta(ge=0)] = 3
     """The start at which a step that keeps killing its worker fails."""
-    max_value: int = 64 * 1024 * 1024
+    max_value: Count = 64 * 1024 * 1024
     """Bytes a single value may have."""
-    retention: float = 7 * 24 * 3600.0
+    retention: Seconds = 7 * 24 * 3600.0
     """Seconds a tombstone and the values of a completion are kept."""
-    retry_delays: tuple[float, ...] = (5.0, 25.0, 125.0)
+    retry_delays: tuple[Annotated[float, Meta(ge=0, le=1e10)], ...] = (5.0, 25.0, 125.0)
     """Rests before an unexpected error is tried again; after the last, the message is dead-lettered."""
 
 
@@ -59,7 +64,8 @@ def load_settings(
         name = f"RUNE_{field.name.upper()}"
         if name in environ:
             text = environ[name]
-            values[field.name] = text.split(",") if field.type in _LISTS else text
+            parts = [part.strip() for part in text.split(",") if part.strip()]
+            values[field.name] = parts if field.name in _LISTS else text
     values.update({k: v for k, v in (flags or {}).items() if v is not None})
     try:
         return msgspec.convert(values, Settings, strict=False)
@@ -67,7 +73,7 @@ def load_settings(
         raise SettingsError(f"a setting is wrong: {error} (variables are called RUNE_<NAME>)") from error
 
 
-_LISTS = (tuple[str, ...], tuple[float, ...])
+_LISTS = ("modules", "retry_delays")
 
 
 def state_directory(environ: Mapping[str, str] | None = None) -> Path:

@@ -45,8 +45,11 @@ class Worker:
             await self._stop()
 
     async def _take(self) -> None:
-        async for delivery in self._broker.deliveries(self._settings.prefetch):
+        deliveries = self._broker.deliveries(self._settings.prefetch)
+        while True:
+            # First the room, then the delivery: so none is in hand while we wait.
             await self._slots.acquire()
+            delivery = await anext(deliveries)
             task = asyncio.create_task(self._handle(delivery))
             self._running[task] = delivery
             task.add_done_callback(self._done)
@@ -83,10 +86,14 @@ class Worker:
                     await self._engine.handle(delivery)
             else:
                 await self._engine.handle(delivery)
-        except asyncio.CancelledError:
-            if delivery.task.execution_id not in self._engine.ended:
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if delivery.task.execution_id in self._engine.ended:
+                await self._broker.finish(delivery)
+            elif task is None or task.cancelling():
                 raise
-            await self._broker.finish(delivery)
+            else:
+                await self._try_later(delivery, error)
         except InfrastructureError:
             raise
         except (MessageError, DefinitionError, EngineError) as error:
@@ -94,7 +101,7 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - a bug must not stop the worker, nor lose the Task
             await self._try_later(delivery, error)
 
-    async def _try_later(self, delivery: Delivery, error: Exception) -> None:
+    async def _try_later(self, delivery: Delivery, error: BaseException) -> None:
         delays = self._settings.retry_delays
         if delivery.retries < len(delays):
             delay = delays[delivery.retries]
@@ -106,11 +113,20 @@ class Worker:
 
     async def _give_up(self, delivery: Delivery, reason: str) -> None:
         error = EngineError(f"dead-lettered: {reason}", "DEAD_LETTER")
-        if await self._engine.fail(delivery.task, error):
+        if await self._failed(delivery, error):
             await self._broker.dead_letter(delivery, reason)
         else:
             # What has ended needs no post mortem.
             await self._broker.finish(delivery)
+
+    async def _failed(self, delivery: Delivery, error: EngineError) -> bool:
+        try:
+            return await self._engine.fail(delivery.task, error)
+        except InfrastructureError:
+            raise
+        except Exception as trouble:  # noqa: BLE001 - the message itself may be what is wrong
+            _log.error("%s; its execution cannot be told", _about(delivery), exc_info=trouble)
+            return True
 
 
 def _about(delivery: Delivery) -> str:

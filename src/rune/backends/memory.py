@@ -137,6 +137,9 @@ class MemoryRows:
         of.steps[step] = row
         of.scope(row.scope).steps.add(step)
 
+    def foresee(self, execution: str, barrier: str, items: Sequence[int]) -> None:
+        return None
+
     def barrier(self, execution: str, barrier: str) -> BarrierRow | None:
         found = self.at(execution).barriers.get(barrier)
         return found.row if found else None
@@ -235,8 +238,8 @@ class MemoryState:
             self.rows.at(execution).values.update(values)
 
     async def get(self, execution: str, hashes: Sequence[str]) -> dict[str, bytes]:
-        known = self.rows.at(execution).values
-        return {hash: known[hash] for hash in hashes if hash in known}
+        of = self.rows.executions.get(execution)
+        return {hash: of.values[hash] for hash in hashes if hash in of.values} if of else {}
 
     async def barrier(self, execution: str, barrier: str) -> BarrierView | None:
         return barrier_view(self.rows.barrier(execution, barrier))
@@ -267,14 +270,16 @@ class MemoryState:
         tomb.values = kept
 
     async def park(self, execution: str, step: str, task: bytes) -> bool:
-        of = self.rows.at(execution)
-        if not of.row.paused:
+        of = self.rows.executions.get(execution)
+        if of is None or not of.row.paused:
             return False
         of.parked[step] = task
         return True
 
     async def pause(self, execution: str) -> bool:
-        row = self.rows.at(execution).row
+        row = self.rows.execution(execution)
+        if row is None:
+            return False
         row.paused = not (row.buried or row.ending)
         return row.paused
 
@@ -327,7 +332,9 @@ class MemoryState:
                 del armed[timer.id]
 
     async def release(self, execution: str, timer: str) -> Timer | None:
-        return self.rows.at(execution).timers.get(timer)
+        of = self.rows.executions.get(execution)
+        found = of.timers.get(timer) if of else None
+        return msgspec.structs.replace(found, execution=execution) if found else None
 
     async def next_due(self) -> float | None:
         while self._due:
@@ -375,7 +382,9 @@ class MemoryBroker:
         self._wake()
 
     async def retry(self, delivery: Delivery, delay: float) -> None:
-        entry = self._taken.pop(delivery.tag)
+        entry = self._taken.pop(delivery.tag, None)
+        if entry is None:
+            return
         again = (entry[0], entry[1], entry[2], entry[3] + 1, False)
         loop = asyncio.get_running_loop()
         loop.call_later(delay, self._put, again)
@@ -386,11 +395,15 @@ class MemoryBroker:
         self._wake()
 
     async def give_back(self, delivery: Delivery) -> None:
-        entry = self._taken.pop(delivery.tag)
-        self._put((*entry[:4], False))
+        entry = self._taken.pop(delivery.tag, None)
+        if entry is not None:
+            self._put((*entry[:4], False))
 
     async def dead_letter(self, delivery: Delivery, reason: str) -> None:
-        _, _, task, retries, _ = self._taken.pop(delivery.tag)
+        entry = self._taken.pop(delivery.tag, None)
+        if entry is None:
+            return
+        _, _, task, retries, _ = entry
         self.dead.append(DeadLetter(reason, encode(task), task.current_node, task.execution_id, retries))
         self._wake()
 

@@ -92,7 +92,7 @@ class Context:
                 writer if "$json" in values else writers[0],
                 writer if "$error" in values else writers[1],
             )
-        size = self.own_size + _size(values) if self.own else 0
+        size = self._own_size + _size(values) if self._own_size else 0
         return Context({**self.own, **values}, self.shared, self.refs, size, writers)
 
     @property

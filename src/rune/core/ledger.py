@@ -50,7 +50,18 @@ class Ledger:
         # That a time-out was looked at is no progress.
         progress = not any(isinstance(op, Expire) for commit in commits for op in commit.operations[:1])
         row = self._touch(execution, progress)
+        if len(commits) > 1:
+            self._foresee(execution, commits)
         return [self._commit(row, commit) for commit in commits]
+
+    def _foresee(self, execution: str, commits: Sequence[Commit]) -> None:
+        items: dict[str, list[int]] = {}
+        for commit in commits:
+            if commit.place:
+                barrier, item = commit.place[-1]
+                items.setdefault(barrier, []).append(item)
+        for barrier, of_barrier in items.items():
+            self._rows.foresee(execution, barrier, of_barrier)
 
     def lease(
         self, execution: str, steps: Sequence[tuple[str, Place]], attempt: int, until: float

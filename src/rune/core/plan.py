@@ -32,6 +32,7 @@ from rune.core.ports import (
     Timer,
     scope_key,
 )
+from rune.core.scope import unwrapped
 from rune.core.workflow import Edge, Node, Workflow
 
 __all__ = [
@@ -45,7 +46,6 @@ __all__ = [
     "pass_on",
     "plan",
     "simply",
-    "working_payload",
 ]
 
 Plan = Generator[Sequence[Operation], Answer, "Follow"]
@@ -199,12 +199,15 @@ def _fail(step: Step, outcome: Failed, record: list[Operation]) -> Plan:
     node, branch = step.node, step.branch
     error = msgspec.json.encode(outcome.error)
     output = {f"${node.id}": Raw(b'{"error":' + error + b"}")}
-    if node.error.type == "branch":
+    # What fails on its way into an aggregator is an item: the aggregator's policy is for the whole fan-out.
+    arriving = node.role is Role.GATHER and step.task.phase == "run"
+    policy = "halt" if arriving else node.error.type
+    if policy == "branch":
         context = branch.context.having({**output, "$error": Raw(error)}, node.id)
         beyond = step.paths.beyond(node.id) if node.role is Role.SPLIT else step.flow.outgoing[node.id]
         taken: Sequence[Edge] = [e for e in step.flow.outgoing[node.id] if e.is_error]
         return (yield from _leave(step, context, taken, [e for e in beyond if e not in taken], record))
-    if node.error.type == "ignore":
+    if policy == "ignore":
         context = branch.context.having(output)
         if node.role is Role.SPLIT:
             return (yield from _fan_out_nothing(step, context, record))
@@ -343,7 +346,7 @@ def _knowing(step: Step, outcome: Done) -> Context:
         return context.referring(outcome.refs, step.node.id)
     values = {f"${step.node.id}": outcome.output}
     if outcome.working:
-        values["$json"] = working_payload(outcome.output)
+        values["$json"] = unwrapped(outcome.output)
     return context.having(values, step.node.id)
 
 
@@ -372,15 +375,6 @@ def followed(answer: Answer) -> Follow:
     if answer.refill is not None:
         tasks.append(msgspec.structs.replace(decode_task(answer.refill_task), cursor=answer.refill))
     return Follow(children=[], tasks=tasks, ending=answer.ending, answer=answer)
-
-
-def working_payload(output: Raw) -> Raw:
-    """The payload in an output of the form `{"$json": payload, …}`."""
-    return msgspec.json.decode(output, type=_Working).payload
-
-
-class _Working(Struct):
-    payload: Raw = msgspec.field(name="$json")
 
 
 def _snapshot(context: Context, branch: Branch | None = None) -> bytes:

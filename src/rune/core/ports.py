@@ -375,7 +375,7 @@ class Broker(Protocol):
         """Deliver this again after `delay` seconds, one retry older."""
 
     async def give_back(self, delivery: Delivery) -> None:
-        """Put a delivery back, as if never taken."""
+        """Put a delivery back, as if never taken; one that is finished stays finished."""
 
     @property
     def listened(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -154,6 +155,9 @@ class Rows(Protocol):
 
     def step(self, execution: str, step: str) -> StepRow | None: ...
     def save_step(self, execution: str, step: str, row: StepRow) -> None: ...
+
+    def foresee(self, execution: str, barrier: str, items: Sequence[int]) -> None:
+        """These items of a barrier are about to be looked at, all of them: a chance to read them at once."""
 
     def barrier(self, execution: str, barrier: str) -> BarrierRow | None: ...
     def save_barrier(self, execution: str, row: BarrierRow) -> None: ...

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Raw, Struct, field, json
 
-from rune.core.context import Context, Layer, Ref, weight
+from rune.core.context import Context, Layer, Ref
 from rune.core.messages import Branch
 from rune.core.workflow import Workflow
 
@@ -39,19 +39,15 @@ def _item_names(branch: Branch) -> list[str]:
 
 
 class _Working(Struct):
-    payload: Raw = field(name="$json", default=Raw(b""))
+    payload: Raw = field(name="$json")
 
 
 _working_decoder = json.Decoder(_Working)
-_BRACE = ord("{")
 
 
 def unwrapped(output: Raw) -> Raw:
-    """The working payload in an output that is one, `{"$json": payload}`; else the output."""
-    if memoryview(output)[0] != _BRACE:
-        return output
-    payload = _working_decoder.decode(output).payload
-    return payload if weight(payload) else output
+    """The payload in an output of the form `{"$json": payload, …}`."""
+    return _working_decoder.decode(output).payload
 
 
 class BranchScope:
@@ -94,6 +90,11 @@ class BranchScope:
             return self._output()
 
     @property
+    def _left_payload(self) -> bool:
+        """Whether the node before left a working payload, rather than data that looks like one."""
+        return self._branch.from_node is not None and self._context.writers[0] == self._branch.from_node
+
+    @property
     def _output_name(self) -> str:
         return output_name(self._flow, self._branch.from_node)
 
@@ -102,14 +103,13 @@ class BranchScope:
 
     def previous(self) -> Raw:
         """The output of the node before, or the working payload it left, undecoded."""
-        return unwrapped(self._context.raw(self._output_name, self._layers.__getitem__))
+        output = self._context.raw(self._output_name, self._layers.__getitem__)
+        return unwrapped(output) if self._left_payload else output
 
     def _previous(self) -> Any:
         """The output of the node before, or the working payload it left."""
         output = self._output()
-        if isinstance(output, dict) and "$json" in output:
-            return output["$json"]
-        return output
+        return output["$json"] if self._left_payload else output
 
     def _input(self) -> Any:
         try:

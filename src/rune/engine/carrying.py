@@ -11,8 +11,9 @@ from rune.core.context import Ref, weight
 from rune.core.ids import content_hash, derive
 from rune.core.messages import Branch, Task, encode, scope_of
 from rune.core.outcome import Done, FanOut, Outcome
-from rune.core.plan import Follow, Plan, Step, pass_on, plan, simply, working_payload
+from rune.core.plan import Follow, Plan, Step, pass_on, plan, simply
 from rune.core.ports import Answer, Broker, Commit, State, Timer, TryAgain
+from rune.core.scope import unwrapped
 from rune.core.workflow import Edge
 from rune.engine.completion import Completions
 from rune.engine.fanout import Items, pack
@@ -110,7 +111,7 @@ class Carrier:
             return await self._items.fixed(step.task.execution_id, outcome)
         values = {f"${step.node.id}": outcome.output}
         if outcome.working:
-            values["$json"] = working_payload(outcome.output)
+            values["$json"] = unwrapped(outcome.output)
         data = {key: bytes(value) for key, value in values.items()}
         refs = tuple(Ref(content_hash(value), len(value), key) for key, value in data.items())
         await self._values.put(

@@ -90,10 +90,10 @@ class Joins:
         key = output_name(step.flow, snapshot.from_node)
         context = Context(snapshot.context, refs=snapshot.refs)
         layers = await self._values.load(step.task.execution_id, context.needs(frozenset({key})))
-        try:
-            return bytes(unwrapped(context.raw(key, layers.__getitem__)))
-        except KeyError:
+        if not context.has(key, layers.__getitem__):
             return b"null"
+        output = context.raw(key, layers.__getitem__)
+        return bytes(unwrapped(output) if snapshot.writers[0] == snapshot.from_node else output)
 
     async def _united(self, step: Step, brought: Sequence[Snapshot]) -> Context:
         """The common ancestors' values plus what each arrival added, in edge order."""

@@ -83,9 +83,15 @@ def _masked(outcome: Outcome, mask: Masker) -> Outcome:
         case Arrive():
             return msgspec.structs.replace(outcome, result=Raw(mask(bytes(outcome.result))))
         case FanOut():
-            return msgspec.json.decode(mask(msgspec.json.encode(outcome)), type=FanOut)
+            source = msgspec.structs.replace(outcome.source, items=_masked_list(outcome.source.items, mask))
+            labels, keys = _masked_list(outcome.labels, mask), _masked_list(outcome.keys, mask)
+            return msgspec.structs.replace(outcome, source=source, labels=labels, keys=keys)
         case _:
             return outcome
+
+
+def _masked_list(values: list[Any] | None, mask: Masker) -> list[Any] | None:
+    return None if values is None else msgspec.json.decode(mask(msgspec.json.encode(values)), type=list[Any])
 
 
 def _masked_error(info: ErrorInfo, node: Node, mask: Masker) -> ErrorInfo:

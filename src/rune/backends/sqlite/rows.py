@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from typing import Any
+
+import msgspec
 
 from rune.backends.sqlite.barriers import Barriers
 from rune.backends.sqlite.table import Table
@@ -174,6 +177,24 @@ class SqliteRows:
 
     def save_barrier(self, execution: str, row: BarrierRow) -> None:
         self._barriers.put(execution, row)
+
+    def foresee(self, execution: str, barrier: str, items: Sequence[int]) -> None:
+        # Two queries for the whole batch instead of two for each item.
+        first, last = min(items), max(items)
+        if last - first > 4 * len(items):
+            return
+        filled = self._connection.execute(
+            "SELECT item FROM slot WHERE execution = ? AND barrier = ? AND item BETWEEN ? AND ?",
+            (execution, barrier, first, last),
+        )
+        missing = set(items).difference(item for (item,) in filled)
+        self._slots.absent((execution, barrier, item) for item in missing)
+        keys = [f"{barrier}.{item}" for item in items]
+        known = self._connection.execute(
+            "SELECT key FROM scope WHERE execution = ? AND key IN (SELECT value FROM json_each(?))",
+            (execution, msgspec.json.encode(keys).decode()),
+        )
+        self._scopes.absent((execution, key) for key in set(keys).difference(key for (key,) in known))
 
     def has_slot(self, execution: str, barrier: str, item: int) -> bool:
         return self._slots.get(execution, barrier, item) is not None

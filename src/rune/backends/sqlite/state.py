@@ -175,7 +175,9 @@ class SqliteState:
         return await self._database.run(lambda: self._pause(execution))
 
     def _pause(self, execution: str) -> bool:
-        row = self._known(execution)
+        row = self._rows.execution(execution)
+        if row is None:
+            return False
         row.paused = not (row.buried or row.ending)
         self._rows.save_execution(row)
         return row.paused

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 __all__ = ["Key", "Table", "upsert"]
@@ -61,6 +61,11 @@ class Table(Generic[R]):
         """The row as it is in the file."""
         found = self._connection.execute(self._select, key).fetchone()
         return None if found is None else self._decode(key, found)
+
+    def absent(self, keys: Iterable[Key]) -> None:
+        """The file has no rows of these keys."""
+        for key in keys:
+            self.known.setdefault(key, None)
 
     def put(self, row: R, *key: str | int) -> None:
         """Keep this row; the caller may go on changing it, and puts it again when it does."""
