@@ -83,6 +83,7 @@ class Embedded:
         from rune.backends.sqlite import open_sqlite
 
         async with open_sqlite(database, synchronous=settings.synchronous) as (broker, state):
+            await state.forget_unstarted()
             rune = cls(settings, registry, broker, state)
             async with rune._running():
                 yield rune

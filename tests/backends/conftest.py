@@ -1,4 +1,4 @@
-"""Every port test runs on every backend that runs in Python."""
+"""Every port test runs on every backend; State in Redis goes with the Broker in memory."""
 
 from __future__ import annotations
 
@@ -43,12 +43,27 @@ async def in_memory(directory: Path, clock: Clock) -> AsyncIterator[tuple[Broker
     yield MemoryBroker(clock), MemoryState(clock)
 
 
+@asynccontextmanager
+async def in_redis(clock: Clock, *, cluster: bool = False) -> AsyncIterator[tuple[Broker, State]]:
+    # Only here, so that the other backends can be tested without what Redis needs.
+    from rune.backends.redis import open_redis
+    from tests.servers.redis import shared_redis
+
+    server = shared_redis(cluster=cluster)
+    server.flush()
+    url = f"redis+cluster://127.0.0.1:{server.port}" if cluster else server.url
+    async with open_redis(url, clock=clock) as state:
+        yield MemoryBroker(clock), state
+
+
 BACKENDS: dict[str, Opener] = {
     "memory": in_memory,
     "sqlite": lambda directory, clock: open_sqlite(str(directory / "rune.db"), clock=clock),
     "sqlite-full": lambda directory, clock: open_sqlite(
         str(directory / "rune.db"), synchronous="full", clock=clock
     ),
+    "redis": lambda directory, clock: in_redis(clock),
+    "redis-cluster": lambda directory, clock: in_redis(clock, cluster=True),
 }
 
 

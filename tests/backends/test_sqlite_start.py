@@ -27,6 +27,7 @@ async def test_only_what_nothing_moves_on_is_forgotten(tmp_path: Path) -> None:
         await state.pause("paused")
         await state.park("paused", "step", b"{}")
     async with open_sqlite(path) as (_, state):
+        await state.forget_unstarted()
         assert await state.live() == ["queued", "sleeping", "paused"]
         assert await state.get("cut_off", ["hash"]) == {}
         assert await state.get("queued", ["hash"]) == {"hash": b"1"}

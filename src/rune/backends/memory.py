@@ -73,6 +73,9 @@ class _Execution:
         return found
 
 
+_NOTHING = _Execution(ExecutionRow(""))
+
+
 class MemoryRows:
     """The ledger's rows, in dictionaries."""
 
@@ -87,6 +90,10 @@ class MemoryRows:
             found = self.executions[execution] = _Execution(ExecutionRow(execution))
         return found
 
+    def of(self, execution: str) -> _Execution:
+        """An execution to read from; of one that is not known, nothing is."""
+        return self.executions.get(execution) or _NOTHING
+
     def execution(self, execution: str) -> ExecutionRow | None:
         found = self.executions.get(execution)
         return found.row if found else None
@@ -95,7 +102,7 @@ class MemoryRows:
         self.at(row.id).row = row
 
     def scope(self, execution: str, key: str) -> ScopeRow | None:
-        found = self.at(execution).scopes.get(key)
+        found = self.of(execution).scopes.get(key)
         return found.row if found else None
 
     def save_scope(self, execution: str, key: str, row: ScopeRow) -> None:
@@ -130,7 +137,7 @@ class MemoryRows:
         self.at(execution).scope(key).ends[step] = row
 
     def step(self, execution: str, step: str) -> StepRow | None:
-        return self.at(execution).steps.get(step)
+        return self.of(execution).steps.get(step)
 
     def save_step(self, execution: str, step: str, row: StepRow) -> None:
         of = self.at(execution)
@@ -141,7 +148,7 @@ class MemoryRows:
         return None
 
     def barrier(self, execution: str, barrier: str) -> BarrierRow | None:
-        found = self.at(execution).barriers.get(barrier)
+        found = self.of(execution).barriers.get(barrier)
         return found.row if found else None
 
     def save_barrier(self, execution: str, row: BarrierRow) -> None:
@@ -163,7 +170,7 @@ class MemoryRows:
         self.at(execution).barriers[barrier].refills[step] = items
 
     def merge(self, execution: str, merge: str) -> MergeRow | None:
-        return self.at(execution).merges.get(merge)
+        return self.of(execution).merges.get(merge)
 
     def save_merge(self, execution: str, row: MergeRow) -> None:
         of = self.at(execution)
@@ -245,7 +252,7 @@ class MemoryState:
         return barrier_view(self.rows.barrier(execution, barrier))
 
     async def slots(self, execution: str, barrier: str, start: int, limit: int) -> list[tuple[int, bytes]]:
-        known = self.rows.at(execution).barriers.get(barrier)
+        known = self.rows.of(execution).barriers.get(barrier)
         slots = known.slots if known else {}
         found = ((i, slots.get(i)) for i in range(start, start + limit))
         return [(i, data) for i, data in found if data is not None]

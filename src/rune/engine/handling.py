@@ -274,7 +274,9 @@ class Engine:
         """Somebody runs this step: look again when their lease ends."""
         branch = step.branch
         task = step.task_for(step.node.id, branch, attempt=step.task.attempt)
-        timer = Timer(derive(branch.step, "~busy"), at, encode(task), sleeping=False)
+        # Named after what it waits for: an older one, for another attempt or lease, must not stand for it.
+        id = derive(branch.step, "~busy", str(step.task.attempt), repr(at))
+        timer = Timer(id, at, encode(task), sleeping=False)
         commit = Commit(branch.step, scope_of(branch.lineage), [Arm(timer)])
         await self.state.apply(step.task.execution_id, [commit])
 

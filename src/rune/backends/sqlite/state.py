@@ -23,7 +23,7 @@ _ALL = -1
 _LATELY = 10_000
 """Endings that are still news."""
 
-_NEVER_STARTED = """
+_UNSTARTED = """
     SELECT id FROM execution
     WHERE buried = 0
       AND id NOT IN (SELECT execution FROM timer)
@@ -31,7 +31,6 @@ _NEVER_STARTED = """
       AND id NOT IN (SELECT coalesce(json_extract(CAST(body AS TEXT), '$.execution_id'), '')
                      FROM message WHERE json_valid(CAST(body AS TEXT)))
 """
-"""Executions that nothing moves on: their start was cut off before its first message."""
 
 
 class SqliteState:
@@ -52,7 +51,14 @@ class SqliteState:
 
     def _restore(self) -> None:
         self._timers.restore()
-        for id in self._ids(_NEVER_STARTED):
+        self._rows.purge(self._clock(), _ALL)
+
+    async def forget_unstarted(self) -> None:
+        """Forget executions that nothing moves on: their start was cut off before its first message."""
+        await self._database.run(self._forget_unstarted)
+
+    def _forget_unstarted(self) -> None:
+        for id in self._ids(_UNSTARTED):
             self._rows.bury(ExecutionRow(id, buried=True), "[]", self._clock())
         self._rows.purge(self._clock(), _ALL)
 

@@ -1,0 +1,88 @@
+"""The backends under test: a new one is one class here and one line in `BACKENDS`."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from rune.backends.memory import MemoryBroker, MemoryState
+from rune.backends.sqlite import open_sqlite
+from rune.core.ports import Broker, State
+from tests.conformance.harness import Backend, Clock
+
+__all__ = ["BACKENDS", "Memory", "Sqlite"]
+
+
+class Memory:
+    """Everything in this process: a crash of the engine leaves it as it is."""
+
+    broker: MemoryBroker
+    state: MemoryState
+
+    async def open(self, clock: Clock) -> None:
+        self.broker = MemoryBroker()
+        self.state = MemoryState(clock)
+
+    async def reopen(self, clock: Clock) -> bool:
+        return False
+
+    async def close(self) -> None:
+        pass
+
+    def left(self, execution: str) -> dict[str, Any]:
+        kept = self.state.rows.executions[execution]
+        kinds = ("scopes", "steps", "barriers", "merges", "arrivals", "timers", "parked", "values")
+        return {kind: getattr(kept, kind) for kind in kinds}
+
+    def queue(self) -> int:
+        return len(self.broker._queue) + len(self.broker._taken)
+
+
+class Sqlite:
+    """One file; after a crash it is opened anew."""
+
+    broker: Broker
+    state: State
+
+    async def open(self, clock: Clock) -> None:
+        fast = Path("/dev/shm")
+        self._directory = tempfile.mkdtemp(prefix="rune-", dir=fast if fast.is_dir() else None)
+        self._path = f"{self._directory}/rune.db"
+        await self._open(clock)
+
+    async def _open(self, clock: Clock) -> None:
+        self._stack = contextlib.AsyncExitStack()
+        opened = open_sqlite(self._path, clock=clock)
+        self.broker, self.state = await self._stack.enter_async_context(opened)
+
+    async def reopen(self, clock: Clock) -> bool:
+        await self._stack.aclose()
+        await self._open(clock)
+        return True
+
+    async def close(self) -> None:
+        await self._stack.aclose()
+        shutil.rmtree(self._directory)
+
+    def left(self, execution: str) -> dict[str, Any]:
+        ended = ("execution", "completion", "message", "dead_letter")
+        with contextlib.closing(sqlite3.connect(self._path)) as file:
+            tables = [name for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            rows: dict[str, Any] = {
+                table: file.execute(f"SELECT * FROM {table} WHERE execution = ?", (execution,)).fetchall()
+                for table in tables
+                if table not in ended and not table.startswith("sqlite_")
+            }
+            rows["values"] = [row[1] for row in rows.pop("value")]
+            return rows
+
+    def queue(self) -> int:
+        with contextlib.closing(sqlite3.connect(self._path)) as file:
+            return int(file.execute("SELECT count(*) FROM message").fetchone()[0])
+
+
+BACKENDS: dict[str, type[Backend]] = {"memory": Memory, "sqlite": Sqlite}

@@ -1,0 +1,90 @@
+"""Settings: flags over variables over defaults, and refused when they make no sense."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from rune.settings import Settings, SettingsError, load_settings, state_directory
+
+
+def test_without_anything_they_are_the_defaults() -> None:
+    assert load_settings(environ={}) == Settings()
+
+
+def test_every_field_is_a_variable() -> None:
+    texts = {
+        "db": ("x.db", "x.db"),
+        "synchronous": ("full", "full"),
+        "modules": ("a,b.c", ("a", "b.c")),
+        "credentials": ("{}", "{}"),
+        "concurrency": ("3", 3),
+        "prefetch": ("4", 4),
+        "lease": ("1.5", 1.5),
+        "hold": ("2", 2.0),
+        "timeout": ("7", 7.0),
+        "max_starts": ("5", 5),
+        "max_value": ("1000", 1000),
+        "retention": ("60", 60.0),
+        "retry_delays": ("1,2.5", (1.0, 2.5)),
+    }
+    known = {field.name for field in msgspec.structs.fields(Settings)}
+    assert known <= set(texts)
+    environ = {f"RUNE_{name.upper()}": texts[name][0] for name in known}
+    made = load_settings(environ=environ)
+    assert {name: getattr(made, name) for name in known} == {name: texts[name][1] for name in known}
+
+
+def test_a_flag_outweighs_a_variable_unless_it_was_not_given() -> None:
+    environ = {"RUNE_CONCURRENCY": "3", "RUNE_DB": "env.db"}
+    made = load_settings({"concurrency": 5, "db": None}, environ)
+    assert (made.concurrency, made.db) == (5, "env.db")
+
+
+def test_they_are_read_from_the_process_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RUNE_CONCURRENCY", "7")
+    assert load_settings().concurrency == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("CONCURRENCY", "many"),
+        ("CONCURRENCY", "1.5"),
+        ("CONCURRENCY", "0"),
+        ("PREFETCH", "0"),
+        ("LEASE", "0"),
+        ("LEASE", "-1"),
+        ("TIMEOUT", "soon"),
+        ("TIMEOUT", "nan"),
+        ("SYNCHRONOUS", "off"),
+        ("RETRY_DELAYS", "1,x"),
+        ("MAX_VALUE", "-1"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_refused_by_name(name: str, text: str) -> None:
+    with pytest.raises(SettingsError) as raised:
+        load_settings(environ={f"RUNE_{name}": text})
+    assert name.lower() in str(raised.value).lower()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("a, b", ("a", "b")), (" a ", ("a",)), ("a,,b,", ("a", "b")), ("", ())]
+)
+def test_a_list_may_have_spaces_and_gaps(text: str, expected: tuple[str, ...]) -> None:
+    assert load_settings(environ={"RUNE_MODULES": text}).modules == expected
+
+
+def test_they_cannot_be_changed() -> None:
+    made: Any = Settings()
+    with pytest.raises(AttributeError):
+        made.concurrency = 1
+
+
+def test_databases_live_in_the_users_state_directory() -> None:
+    assert state_directory({"XDG_STATE_HOME": "/state"}) == Path("/state/rune")
+    assert state_directory({}) == Path.home() / ".local" / "state" / "rune"
+    assert state_directory({"XDG_STATE_HOME": ""}) == Path.home() / ".local" / "state" / "rune"
