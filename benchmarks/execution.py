@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from rune.core.registry import Registry
+from rune.cli import calm_collector
 from rune.embedded import Embedded
 from rune.formats.graph import compile_workflow
 from rune.nodes import load_builtin
@@ -73,6 +74,7 @@ def measured(kind: str, size: int) -> dict[str, float]:
 
 
 def main() -> None:
+    calm_collector()  # As `rune run` does.
     """Execute once, and print what it took."""
     kind, size = sys.argv[1], int(sys.argv[2])
     with tempfile.TemporaryDirectory() as directory:

@@ -18,7 +18,7 @@ Writers = tuple[str, str]
 NOBODY: Writers = ("", "")
 
 
-class Ref(msgspec.Struct, frozen=True, omit_defaults=True):
+class Ref(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A stored value: one large value named `key`, or a layer of several."""
 
     hash: str

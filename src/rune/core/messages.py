@@ -32,7 +32,7 @@ NULL = Raw(b"null")
 Phase = Literal["run", "wake", "gather", "expire", "refill", "cancel"]
 
 
-class Frame(Struct, frozen=True, omit_defaults=True):
+class Frame(Struct, frozen=True, omit_defaults=True, gc=False):
     """One entry of the lineage stack: which split, which item of how many (RFC 004 §3.1)."""
 
     split_node_id: str
@@ -45,7 +45,7 @@ class Frame(Struct, frozen=True, omit_defaults=True):
     key: str = ""
 
 
-class Twig(Struct, frozen=True, array_like=True, omit_defaults=True):
+class Twig(Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """One branch of a batch: what it does not share with the others."""
 
     step: str
@@ -55,7 +55,7 @@ class Twig(Struct, frozen=True, array_like=True, omit_defaults=True):
     key: str = ""
 
 
-class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Task(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """NodeExecutionMessage: run this node for these branches."""
 
     workflow_id: Id
@@ -89,7 +89,7 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the phase needs to know."""
 
 
-class Branch(Struct, frozen=True):
+class Branch(Struct, frozen=True, gc=False):
     """One path of control: where it stands and what it knows."""
 
     step: str
@@ -100,7 +100,7 @@ class Branch(Struct, frozen=True):
     edge: str = ""
 
 
-class NodeStatusMessage(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class NodeStatusMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What became of one branch at one node."""
 
     workflow_id: str

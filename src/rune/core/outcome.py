@@ -12,7 +12,7 @@ from rune.core.errors import ErrorInfo
 __all__ = ["Arrive", "Done", "Failed", "FanOut", "Join", "Outcome", "Policy", "Sleep", "Source"]
 
 
-class Done(msgspec.Struct, frozen=True, tag="done", omit_defaults=True):
+class Done(msgspec.Struct, frozen=True, tag="done", omit_defaults=True, gc=False):
     """The node has ended well; the branch goes on along the edges of `port`."""
 
     output: Any = None
@@ -77,7 +77,7 @@ class FanOut(msgspec.Struct, frozen=True, tag="fanout", omit_defaults=True):
     keys: list[str] | None = None
 
 
-class Arrive(msgspec.Struct, frozen=True, tag="arrive", omit_defaults=True):
+class Arrive(msgspec.Struct, frozen=True, tag="arrive", omit_defaults=True, gc=False):
     """The item's branch has reached its barrier with this result."""
 
     result: Any = None
@@ -85,7 +85,7 @@ class Arrive(msgspec.Struct, frozen=True, tag="arrive", omit_defaults=True):
     """Numbers the barrier folds (sum, count, least, greatest) in constant space, by position."""
 
 
-class Join(msgspec.Struct, frozen=True, tag="join", omit_defaults=True):
+class Join(msgspec.Struct, frozen=True, tag="join", omit_defaults=True, gc=False):
     """The branch has reached a merge."""
 
 

@@ -76,7 +76,7 @@ class Deadline(Struct, frozen=True):
     """Seconds without progress; None: it was given, and counts in full."""
 
 
-class Step(Struct, frozen=True):
+class Step(Struct, frozen=True, gc=False):
     """One branch at one node of one execution."""
 
     flow: Workflow
@@ -109,7 +109,7 @@ class Step(Struct, frozen=True):
         )
 
 
-class Follow(Struct):
+class Follow(Struct, gc=False):
     """What there is to publish and to tell, once State agrees."""
 
     children: list[tuple[Edge, Branch]] = []

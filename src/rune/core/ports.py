@@ -52,7 +52,7 @@ def scope_key(place: Place) -> str:
     return f"{place[-1][0]}.{place[-1][1]}" if place else ""
 
 
-class Timer(Struct, frozen=True):
+class Timer(Struct, frozen=True, gc=False):
     """A Task to publish, as it is, when its time has come."""
 
     id: str
@@ -68,7 +68,7 @@ class Timer(Struct, frozen=True):
 # --- operations: what one commit may ask, carried out in order, all or nothing ---
 
 
-class Record(Struct, frozen=True, tag=True):
+class Record(Struct, frozen=True, tag=True, gc=False):
     """Keep this outcome as the step's one result. If another stands, nothing of the commit is done."""
 
     outcome: bytes
@@ -82,7 +82,7 @@ class TryAgain(Struct, frozen=True, tag=True):
     timer: Timer
 
 
-class Settle(Struct, frozen=True, tag=True):
+class Settle(Struct, frozen=True, tag=True, gc=False):
     """Change the scope's live count by `change`, once for this step; at zero the scope ends.
 
     `end` is what a branch that ends leaves behind: in the root its context, in an item its result (None for a
@@ -172,7 +172,7 @@ class End(Struct, frozen=True, tag=True):
 Operation = Record | TryAgain | Settle | ArriveAt | Skip | Open | Arm | Expire | End
 
 
-class Commit(Struct, frozen=True):
+class Commit(Struct, frozen=True, gc=False):
     """What one step asks of State, atomically."""
 
     step: str
@@ -183,7 +183,7 @@ class Commit(Struct, frozen=True):
 # --- answers ---
 
 
-class Progress(Struct, frozen=True):
+class Progress(Struct, frozen=True, gc=False):
     """How far a barrier has come."""
 
     processed: int
@@ -203,7 +203,7 @@ class Ending(Struct, frozen=True):
     reason: str = ""
 
 
-class Answer(Struct):
+class Answer(Struct, gc=False):
     """What became of a commit."""
 
     gone: bool = False
@@ -343,7 +343,7 @@ class State(Protocol):
         """Return when a timer was armed that is due earlier than those before, or after `timeout` seconds."""
 
 
-class Delivery(Struct, frozen=True):
+class Delivery(Struct, frozen=True, gc=False):
     """A Task in a worker's hands, until it is finished or given back."""
 
     tag: int

@@ -26,7 +26,10 @@ from rune.engine.statuses import Statuses
 from rune.engine.values import Values
 from rune.settings import Settings
 
-__all__ = ["Engine"]
+__all__ = ["WHOLE", "Engine"]
+
+WHOLE = 4096
+"""Bytes up to which a definition travels with every Task, where messages are cheaper than State."""
 
 
 class Engine:
@@ -77,13 +80,23 @@ class Engine:
     # --- beginning ---
 
     async def start(
-        self, flow: Workflow, execution: str, values: Mapping[str, Raw], *, priority: int = 0
+        self,
+        flow: Workflow,
+        execution: str,
+        values: Mapping[str, Raw],
+        *,
+        priority: int = 0,
+        whole: int = 0,
     ) -> None:
-        """Start an execution; to start it again is to start it once."""
+        """Start an execution; to start it again is to start it once.
+
+        A definition of at most `whole` bytes travels with its Tasks, a larger one is stored by its hash.
+        """
         for name, value in values.items():
             self.values.check(value, f"the value of {name}")
-        definition = await self.values.store(execution, flow.definition)
-        self._flows[definition] = flow
+        travels = 0 < len(flow.definition) <= whole
+        definition = "" if travels else await self.values.store(execution, flow.definition)
+        self._flows[flow.definition if travels else definition] = flow
         root = derive(execution, "~start")
         context = await self.values.fold(execution, Context(dict(values)))
         entries = flow.entries
@@ -98,6 +111,7 @@ class Engine:
             current_node="",
             accumulated_context=context.inline(),
             refs=context.refs,
+            workflow_definition=Raw(flow.definition) if travels else NULL,
             definition=definition,
             started_at=self._clock(),
             priority=priority,
@@ -160,8 +174,13 @@ class Engine:
         branch = branches_of(task)[0]
         entry = "" if flow.entries == (task.current_node,) else task.current_node
         context = await self.values.fold(task.execution_id, branch.context)
+        definition, whole = task.definition, task.workflow_definition
+        if not definition and len(bytes(whole)) > WHOLE:
+            definition, whole = await self.values.store(task.execution_id, bytes(whole)), NULL
         task = msgspec.structs.replace(
             task,
+            workflow_definition=whole,
+            definition=definition,
             step=branch.step,
             lineage_stack=branch.lineage,
             entry=entry,

@@ -30,7 +30,7 @@ __all__ = ["Attempt", "Runner"]
 _log = logging.getLogger("rune.nodes")
 
 
-class Attempt(Struct, frozen=True):
+class Attempt(Struct, frozen=True, gc=False):
     """How one try of a step came out."""
 
     outcome: Outcome

@@ -20,7 +20,7 @@ __all__ = ["Database", "Part"]
 
 T = TypeVar("T")
 
-_LOG_STEP = 8 << 20
+_LOG_STEP = 32 << 20
 """Bytes by which the write-ahead log grows between two checkpoints."""
 _LOG_LIMIT = 4 * _LOG_STEP
 """Bytes from which on writing waits for the checkpoint, which could otherwise never catch up."""
