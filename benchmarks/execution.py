@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from rune.core.registry import Registry
 from rune.cli import calm_collector
+from rune.core.registry import Registry
 from rune.embedded import Embedded
 from rune.formats.graph import compile_workflow
 from rune.nodes import load_builtin
@@ -74,8 +74,8 @@ def measured(kind: str, size: int) -> dict[str, float]:
 
 
 def main() -> None:
-    calm_collector()  # As `rune run` does.
     """Execute once, and print what it took."""
+    calm_collector()  # As `rune run` does.
     kind, size = sys.argv[1], int(sys.argv[2])
     with tempfile.TemporaryDirectory() as directory:
         seconds, cpu = asyncio.run(execute(kind, size, str(Path(directory) / "rune.db")))
