@@ -14,8 +14,8 @@ __all__ = ["Case", "cases", "random_case"]
 
 T = TypeVar("T")
 
-Case = tuple[dict[str, Any], dict[str, Any]]
-"""A definition and an input."""
+Case = tuple[dict[str, Any], dict[str, Any], str]
+"""A definition, an input, and the node to start at by hand, if any."""
 
 _SIZES = {0: 6, 1: 4, 2: 3, 3: 2}
 """Units that one scope has at most, by its depth."""
@@ -66,11 +66,20 @@ class _Builder:
         self.number = chooser.number
         self.nodes: list[dict[str, Any]] = []
         self.edges: list[dict[str, Any]] = []
+        self.roots: list[str] = []
 
-    # --- scopes ------------------------------------------------------------------------------------------------
+    # --- scopes ---
+
+    def case(self) -> Case:
+        """A workflow, an input, and where to start."""
+        definition = self.workflow()
+        start = self.pick("", "", "", *self.roots)
+        return definition, _input(self), start
 
     def workflow(self) -> dict[str, Any]:
+        """A whole definition."""
         units = self.scope(0, [])
+        self.roots = [unit.entry for unit in units]
         if self.pick(False, False, True):
             self.nodes.append(node("t", "ManualTrigger"))
             entries = [u.entry for u in units if not any(e["dst"] == u.entry for e in self.edges)]
@@ -109,7 +118,7 @@ class _Builder:
             found[f"{ways[at]}"] = ways[at]
         return list(found.values())
 
-    # --- units -------------------------------------------------------------------------------------------------
+    # --- units ---
 
     def unit(self, depth: int, ins: int, seen: list[str], *, first: bool) -> _Unit:
         id = f"n{len(self.nodes)}"
@@ -173,7 +182,9 @@ class _Builder:
         return self._add(node(id, "dice"), "out")
 
     def _effect(self, id: str, depth: int, ins: int, seen: list[str]) -> _Unit:
-        return self._add(node(id, "effect", of="$item.v" if depth else id), "out")
+        made = node(id, "effect", of="$item.v" if depth else id, fails=self.pick(0, 0, 1, 2))
+        made["retry"] = {"attempts": self.pick(1, 2, 3), "delay": self.pick(0, 10, 400)}
+        return self._add(made, "out", *self._error(made))
 
     def _boom(self, id: str, depth: int, ins: int, seen: list[str]) -> _Unit:
         x, number = self._decision(depth, 4, self.pick(0, 1, 2, 4))
@@ -234,11 +245,9 @@ def _input(chooser: _Chooser, depth: int = 0) -> dict[str, Any]:
 @st.composite
 def cases(draw: Callable[[st.SearchStrategy[Any]], Any]) -> Case:
     """A workflow and an input for it, as Hypothesis draws them."""
-    chooser = _Drawing(draw)
-    return _Builder(chooser).workflow(), _input(chooser)
+    return _Builder(_Drawing(draw)).case()
 
 
 def random_case(seed: int) -> Case:
     """The case of this number."""
-    chooser = _Chance(seed)
-    return _Builder(chooser).workflow(), _input(chooser)
+    return _Builder(_Chance(seed)).case()

@@ -18,12 +18,12 @@ from rune.core.registry import Registry
 from rune.core.workflow import Workflow
 from rune.credentials import Credentials
 from rune.engine import Engine
+from rune.engine.running import Runner
+from rune.engine.values import expand
 from rune.formats.graph import compile_workflow
 from rune.nodes import SERVICES, load_builtin
-from rune.engine.running import Runner
 from rune.scheduler import Scheduler
 from rune.settings import Settings
-from rune.engine.values import expand
 from rune.worker import Worker
 from tests.conformance.nodes import TYPES, World
 
@@ -34,7 +34,7 @@ GENEROUS = Settings(max_starts=1000)
 """For tests that kill the worker again and again."""
 
 
-# --- workflows ---------------------------------------------------------------------------------------------------
+# --- workflows ---
 
 
 def node(id: str, type: str = "note", /, **rest: Any) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def compiled(definition: Mapping[str, Any]) -> Workflow:
     return compile_workflow(definition, REGISTRY)
 
 
-# --- faults ------------------------------------------------------------------------------------------------------
+# --- faults ---
 
 
 class Crash(BaseException):
@@ -195,7 +195,7 @@ class _FaultyBroker:
         self._rig.faults.leave(number)
 
 
-# --- backends ----------------------------------------------------------------------------------------------------
+# --- backends ---
 
 
 class Backend(Protocol):
@@ -232,7 +232,7 @@ class _Worker(Worker):
         await super()._try_later(delivery, error)
 
 
-# --- the rig -----------------------------------------------------------------------------------------------------
+# --- the rig ---
 
 
 class Rig:
@@ -340,7 +340,7 @@ class Rig:
         self.random = random.Random(seed)
         self.at_once, self.duplicates = at_once, duplicates
 
-    # --- what a test does ------------------------------------------------------------------------------------------
+    # --- what a test does ---
 
     async def start(self, definition: Mapping[str, Any], input: Any = None, **context: Any) -> str:
         """Start an execution, as often as it takes."""
@@ -354,6 +354,14 @@ class Rig:
                 return execution
             except Crash:
                 await self.restart()
+
+    async def start_at(self, definition: Mapping[str, Any], node: str, input: Any) -> str:
+        """Start an execution at one node, by a message with exactly the fields of RFC 001 §6.1."""
+        execution = f"exec-{next(self._started)}"
+        message = {"workflow_id": "wf", "execution_id": execution, "current_node": node}
+        context = {"$trigger": input}
+        await self.publish({**message, "workflow_definition": definition, "accumulated_context": context})
+        return execution
 
     async def publish(self, message: Mapping[str, Any] | Task) -> None:
         """Put a message into the queue, as somebody from outside would."""
@@ -454,7 +462,7 @@ class Rig:
         self._build()
         self._pump = asyncio.create_task(self._take())
 
-    # --- what a test sees ------------------------------------------------------------------------------------------
+    # --- what a test sees ---
 
     async def completion(self, execution: str) -> CompletionMessage:
         """The one completion of an execution; that it is one is checked."""

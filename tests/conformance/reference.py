@@ -1,7 +1,7 @@
 """What a workflow means, worked out one node after the other on plain data.
 
-Nothing of the engine is used. Nodes are visited in topological order, so every branch that can reach a join has
-reached it when the join's turn comes; what the engine has to count, tell and remember needs no thought here.
+Nothing of the engine is used. Nodes are visited in topological order, so every branch that can reach a join
+has reached it when the join's turn comes; what the engine has to count, tell and remember needs no thought.
 
 Where the answer may depend on the order of events (which branch wins a race, which of two errors comes first)
 the reference says so: ANY stands for a value that is not determined, MAYBE for one that may be missing, too.
@@ -172,14 +172,16 @@ class Reference:
         self.limit = limit
         self.trigger: Any = None
 
-    def run(self, input: Any) -> Result:
-        """What the workflow ends as when started with this input."""
+    def run(self, input: Any, start: str = "") -> Result:
+        """What the workflow ends as when started with this input, or by hand at the node `start`."""
         self.trigger = input
         context = having({}, trigger=input)
         triggers = [id for id, node in self.nodes.items() if node["type"] == "ManualTrigger"]
         starts = [(e["dst"], t) for t in triggers for e in self._outgoing(t)]
         if not triggers:
             starts = [(id, None) for id in self.nodes if not self._incoming(id)]
+        if start:
+            starts = [(start, None)]
         branches = [
             Branch(id, context, (i,) if len(starts) > 1 else (), True, source)
             for i, (id, source) in enumerate(starts)
@@ -205,7 +207,7 @@ class Reference:
                 union[key] = value
         return union
 
-    # --- the graph ---------------------------------------------------------------------------------------------
+    # --- the graph ---
 
     def _outgoing(self, id: str) -> list[dict[str, Any]]:
         return [e for e in self.edges if e["src"] == id]
@@ -236,7 +238,7 @@ class Reference:
                 scopes[e["dst"]] = (*here, id) if inner else after
         return scopes, closers
 
-    # --- one scope ---------------------------------------------------------------------------------------------
+    # --- one scope ---
 
     def _scope(self, branches: Sequence[Branch]) -> Scope:
         scope = Scope()
@@ -295,7 +297,7 @@ class Reference:
             order = self._incoming(e["dst"]).index(e)
             at[e["dst"]].append(Branch(e["dst"], context, path, branch.certain, branch.node, order))
 
-    # --- joins -------------------------------------------------------------------------------------------------
+    # --- joins ---
 
     def _merge(self, id: str, here: list[Branch], at: dict[str, list[Branch]], scope: Scope) -> None:
         parameters = self.nodes[id]["parameters"]
@@ -394,7 +396,7 @@ class Reference:
             for source, values in by_node.items()
         }, "succeeded"
 
-    # --- nodes -------------------------------------------------------------------------------------------------
+    # --- nodes ---
 
     def _node(self, branch: Branch) -> Done | Failed:
         node = self.nodes[branch.node]
@@ -404,7 +406,7 @@ class Reference:
             "note": lambda: Done(self._value(parameters["of"], branch)),
             "log": lambda: Done({"message": parameters["message"], "level": "info", "logged_at": ANY}),
             "dice": lambda: Done({"number": ANY}),
-            "effect": lambda: Done({"done": self._value(parameters.get("of"), branch), "attempt": 1}),
+            "effect": lambda: self._effect(node, branch),
             "wait": lambda: Done({"resume_at": ANY, "timer_id": ANY}),
             "boom": lambda: self._boom(node, branch),
             "edit": lambda: self._edit(parameters, branch),
@@ -416,6 +418,12 @@ class Reference:
     def _digest(self, of: Mapping[str, str], branch: Branch) -> Any:
         seen = {name: self._value(template, branch) for name, template in of.items()}
         return digest(seen) if known(seen) else ANY
+
+    def _effect(self, node: Mapping[str, Any], branch: Branch) -> Done | Failed:
+        fails, attempts = node["parameters"].get("fails", 0), node.get("retry", {}).get("attempts", 1)
+        if fails >= attempts:
+            return Failed({"message": f"failed attempt {attempts}", "code": "FLAKY", "node": node["id"]})
+        return Done({"done": self._value(node["parameters"]["of"], branch), "attempt": fails + 1})
 
     def _boom(self, node: Mapping[str, Any], branch: Branch) -> Done | Failed:
         if self._holds(node["x"], branch):
@@ -448,7 +456,7 @@ class Reference:
             base = self.trigger["v"]
         return (base + x["add"]) % x["of"]
 
-    # --- values ------------------------------------------------------------------------------------------------
+    # --- values ---
 
     def _value(self, template: Any, branch: Branch) -> Any:
         """What a template of a simple form stands for: `$a.b` or `{{ $a | default(null) }}`."""

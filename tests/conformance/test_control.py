@@ -30,7 +30,7 @@ def cancel(execution: str, reason: str = "enough") -> Task:
     )
 
 
-# --- cancel --------------------------------------------------------------------------------------------------------
+# --- cancel ---
 
 
 async def test_cancelled_while_it_waits(rigged: Any) -> None:
@@ -90,7 +90,7 @@ async def test_cancelled_in_a_fan_out(rigged: Any) -> None:
         assert (await rig.finished(execution)).status == "halted"
 
 
-# --- pause ---------------------------------------------------------------------------------------------------------
+# --- pause ---
 
 
 async def pause(rig: Rig, execution: str) -> None:
@@ -158,7 +158,7 @@ async def test_a_batch_is_parked_whole(rig: Rig) -> None:
     assert (await rig.context(execution))["$g"]["aggregated"] == list(range(25))
 
 
-# --- trouble -------------------------------------------------------------------------------------------------------
+# --- trouble ---
 
 
 async def test_an_unknown_node_is_dead_lettered_and_fails_the_execution(rig: Rig) -> None:
@@ -240,7 +240,7 @@ async def test_an_unexpected_error_is_tried_again_then_dead_lettered(
         assert (await rig.completion(execution)).status == "failed"
 
 
-# --- leases --------------------------------------------------------------------------------------------------------
+# --- leases ---
 
 
 async def test_a_duplicate_of_a_running_effect_does_not_run_it(rig: Rig) -> None:
@@ -269,6 +269,29 @@ async def test_a_lost_worker_s_effect_is_run_again_under_the_same_key(rig: Rig) 
     assert (await rig.finished(execution)).status == "completed"
     assert rig.world.runs["e"] == 2
     assert len(set(rig.world.keys["e"])) == 1
+
+
+async def test_whoever_waits_for_a_lease_does_not_displace_a_later_attempt(rig: Rig) -> None:
+    """A duplicate of attempt 1 waits for its lease; attempt 2 loses its worker and has to wait, too."""
+    retry = {"attempts": 3, "delay": 10}
+    execution = await rig.start(flow([node("e", "effect", of=1, fails=1, gate="g", retry=retry)]))
+    await rig.fill()
+    first = rig.pick("e")
+    running = asyncio.ensure_future(rig.handle(first))
+    await rig.world.entered["e"].wait()
+    await rig.publish(first.task)
+    await rig.handle_node("e")
+    rig.world.gate("g").set()
+    await running
+    rig.world.gate("g").clear()
+    rig.world.entered["e"].clear()
+    running = asyncio.ensure_future(rig.run())
+    await rig.world.entered["e"].wait()
+    rig.kill()
+    rig.world.gate("g").set()
+    await running
+    assert (await rig.finished(execution)).status == "completed"
+    assert rig.world.attempts["e"] == [1, 2, 2]
 
 
 async def test_the_step_that_kills_its_worker_fails_at_the_third_start(rig: Rig) -> None:
@@ -324,7 +347,7 @@ async def test_a_long_step_gives_its_delivery_back_and_lives_on_its_lease(rigged
         assert rig.world.runs["e"] == 1
 
 
-# --- many executions -----------------------------------------------------------------------------------------------
+# --- many executions ---
 
 
 async def test_executions_do_not_mix(rigged: Any) -> None:

@@ -1,4 +1,4 @@
-"""Whenever the process dies, before or after any call of a port, the next one brings the execution to the same end."""
+"""Whenever the process dies, before or after any call of a port, the next one comes to the same end."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from tests.conformance.harness import Rig, flow, node
 BOOM = {"message": "boom", "code": "BOOM", "node": "bad"}
 
 
-# --- halt, ignore, branch ------------------------------------------------------------------------------------------
+# --- halt, ignore, branch ---
 
 
 async def test_halt_ends_the_execution(rig: Rig) -> None:
@@ -99,7 +99,7 @@ async def test_a_reference_to_nothing_names_the_path(rig: Rig) -> None:
     assert "body" in rig.completions[0].error.message, "and the nearest key"
 
 
-# --- splits and aggregators ----------------------------------------------------------------------------------------
+# --- splits and aggregators ---
 
 
 def guarded(error: str, **split: Any) -> dict[str, Any]:
@@ -149,7 +149,7 @@ async def test_merges_behind_a_split_and_its_aggregator_and_their_error_edges(ri
     assert (status, context["$end"]) == ("completed", 1)
 
 
-# --- items ---------------------------------------------------------------------------------------------------------
+# --- items ---
 
 
 def risky(gather: dict[str, Any] | None = None, **split: Any) -> dict[str, Any]:
@@ -291,7 +291,7 @@ async def test_an_arrival_that_fails_at_the_aggregator_is_its_items_error(rig: R
     assert rig.world.runs["next"] == 1, "what follows a barrier runs once"
 
 
-# --- retries -------------------------------------------------------------------------------------------------------
+# --- retries ---
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ async def test_a_merge_inside_a_split_waits_for_its_own_item(rigged: Any) -> Non
         assert context["$g"]["aggregated"] == [{"merged": [2 * i, 3 * i]} for i in (1, 2, 3)]
 
 
-# --- ghosts and empty arrays ---------------------------------------------------------------------------------------
+# --- ghosts and empty arrays ---
 
 GHOSTS = flow(
     [
@@ -214,7 +214,7 @@ async def test_a_split_without_a_body_is_a_leaf(rig: Rig) -> None:
     assert (status, context["$s"]) == ("completed", {"count": 2})
 
 
-# --- several branches in an item -----------------------------------------------------------------------------------
+# --- several branches in an item ---
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -275,7 +275,7 @@ async def test_collect_is_evaluated_in_the_items_branch(rig: Rig) -> None:
     assert context["$g"]["aggregated"] == [{"i": 0, "sum": 11}, {"i": 1, "sum": 12}]
 
 
-# --- the lineage on the wire ---------------------------------------------------------------------------------------
+# --- the lineage on the wire ---
 
 
 async def test_the_lineage_stack_of_rfc_004(rig: Rig) -> None:
@@ -291,7 +291,7 @@ async def test_the_lineage_stack_of_rfc_004(rig: Rig) -> None:
     assert all(t.lineage_stack == () for t in rig.tasks if t.current_node == "end")
 
 
-# --- batches -------------------------------------------------------------------------------------------------------
+# --- batches ---
 
 BODY = [
     node("c", "conditional", expression="$item % 3 == 0"),
@@ -327,7 +327,7 @@ async def test_a_batch_of_one_is_rfc_004_to_the_letter(rig: Rig) -> None:
     assert not any(t.twigs for t in tasks)
 
 
-# --- windows -------------------------------------------------------------------------------------------------------
+# --- windows ---
 
 
 @pytest.mark.parametrize("window", [1, 3, 10])
@@ -382,7 +382,7 @@ async def test_a_long_range_runs_in_bounded_memory(rigged: Any) -> None:
         assert rig.largest() < 64 * 1024
 
 
-# --- reducers ------------------------------------------------------------------------------------------------------
+# --- reducers ---
 
 
 @pytest.mark.parametrize("seed", range(3))

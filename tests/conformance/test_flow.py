@@ -1,4 +1,4 @@
-"""Chains, forks, leaves, entries and conditions: one execution ends once, with everything that was found out."""
+"""Chains, forks, leaves, entries and conditions: an execution ends once, with all that was found out."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_a_leaf_whose_news_opens_a_merge_still_counts(rigged: Any, seed: i
         assert context["$m"] == {"merged": [1]}
 
 
-# --- started by hand ---------------------------------------------------------------------------------------------
+# --- started by hand ---
 
 
 def by_hand(definition: dict[str, Any], node: str, context: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -172,7 +172,7 @@ async def test_a_message_by_hand_at_the_aggregator_itself(rig: Rig) -> None:
     assert (await rig.context("exec_by_hand"))["$g"]["aggregated"] == [{"n": 0}, {"n": 1}]
 
 
-# --- conditions ----------------------------------------------------------------------------------------------------
+# --- conditions ---
 
 
 @pytest.mark.parametrize(("value", "taken"), [(5, "yes"), (1, "no")])

@@ -195,7 +195,7 @@ def test_whoever_closed_something_publishes_it_again_though_it_is_gone() -> None
     answer = Answer(gone=True, release=encode(task), refill=(4, 8), refill_task=encode(task), ending=ending)
     _, follow = drive(step(graph("a"), "a"), Done(raw(1)), answer)
     assert follow.tasks == [task, msgspec.structs.replace(task, cursor=(4, 8))]
-    assert (follow.dropped, follow.ending) == (True, ending)
+    assert (follow.dropped, follow.answer.ending) == (True, ending)
 
 
 def test_simply_asks_once() -> None:

@@ -22,7 +22,6 @@ from rune.core.ports import (
     Arm,
     ArriveAt,
     End,
-    Ending,
     Open,
     Operation,
     Record,
@@ -116,7 +115,6 @@ class Follow(Struct, gc=False):
     tasks: list[Task] = []
     """Tasks for joins that this step opened, and refills."""
     fan_out: FanOut | None = None
-    ending: Ending | None = None
     dropped: bool = False
     answer: Answer = msgspec.field(default_factory=Answer)
     outcome: Outcome | None = None
@@ -227,19 +225,8 @@ def _leave(
     """Go on along `taken`, and tell the merges behind `dead` that nothing comes."""
     branch = step.branch
     children = _children(step, context, taken)
-    opened: list[str] = []
-    operations = record
-    lost = _lost(step, branch.step, dead)
-    while lost:
-        answer = yield [*operations, *lost]
-        operations = []
-        opened += answer.opened
-        lost = [
-            skip
-            for merge in answer.dead
-            for skip in _lost(step, merge, step.flow.outgoing[_node_of(step, merge)])
-        ]
-    hands_over_to = len(children) + len(set(opened))
+    opened, operations = yield from _tell(step, dead, record)
+    hands_over_to = len(children) + len(opened)
     answer = Answer()
     # A branch that goes nowhere leaves what it knew, also if its news opened a merge.
     end = _snapshot(context) if not children and not branch.lineage else None
@@ -249,8 +236,29 @@ def _leave(
         answer = yield operations
     follow = followed(answer)
     follow.children = children
-    follow.tasks += [_merge_task(step, merge) for merge in dict.fromkeys(opened)]
+    follow.tasks += [_merge_task(step, merge) for merge in opened]
     return follow
+
+
+def _tell(
+    step: Step, dead: Iterable[Edge], operations: list[Operation]
+) -> Generator[Sequence[Operation], Answer, tuple[list[str], list[Operation]]]:
+    """Tell the merges behind `dead`, and those behind merges that die of it, along with `operations`.
+
+    What comes back are the merges that opened, and the operations that are still to be asked for.
+    """
+    opened: dict[str, None] = {}
+    lost = _lost(step, step.branch.step, dead)
+    while lost:
+        answer = yield [*operations, *lost]
+        operations = []
+        opened |= dict.fromkeys(answer.opened)
+        lost = [
+            skip
+            for merge in answer.dead
+            for skip in _lost(step, merge, step.flow.outgoing[_node_of(step, merge)])
+        ]
+    return list(opened), operations
 
 
 def _arrive(step: Step, outcome: Arrive, record: list[Operation]) -> Plan:
@@ -323,16 +331,11 @@ def _leave_open(step: Step, opening: Open, dead: list[Edge], record: list[Operat
     """Open the barrier, which keeps the branch's place, and tell the merges behind `dead`."""
     answer = yield [*record, opening]
     follow = followed(answer)
-    # The branch's place is taken: a virtual child, so that only what else was opened is counted.
-    lost = _lost(step, step.branch.step, dead)
-    opened: list[str] = []
-    while lost:
-        told = yield lost
-        opened += told.opened
-        lost = [s for m in told.dead for s in _lost(step, m, step.flow.outgoing[_node_of(step, m)])]
+    opened, _ = yield from _tell(step, dead, [])
     if opened:
-        yield [Settle(len(set(opened)))]
-        follow.tasks += [_merge_task(step, merge) for merge in dict.fromkeys(opened)]
+        # The barrier counts for the branch itself: only what else was opened is new.
+        yield [Settle(len(opened))]
+        follow.tasks += [_merge_task(step, merge) for merge in opened]
     return follow
 
 
@@ -374,7 +377,7 @@ def followed(answer: Answer) -> Follow:
         tasks.append(decode_task(answer.release))
     if answer.refill is not None:
         tasks.append(msgspec.structs.replace(decode_task(answer.refill_task), cursor=answer.refill))
-    return Follow(children=[], tasks=tasks, ending=answer.ending, answer=answer)
+    return Follow(tasks=tasks, answer=answer)
 
 
 def _snapshot(context: Context, branch: Branch | None = None) -> bytes:
