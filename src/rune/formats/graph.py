@@ -100,11 +100,10 @@ def _types(raw: RawWorkflow, registry: Registry, problems: Problems) -> dict[str
     for node in raw.nodes:
         if node.id and node.id in seen:
             problems.error("E018", f"two nodes have the id {node.id!r}", (*node.path, "id"))
-            continue
         seen.add(node.id)
         type = registry.get(node.type)
         if type is not None:
-            types[node.id] = type
+            types.setdefault(node.id, type)
         elif node.type:
             meant = registry.suggest(node.type)
             hint = f"did you mean {meant!r}?" if meant else "`rune nodes` lists the types there are"
