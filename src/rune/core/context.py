@@ -60,29 +60,19 @@ class Layer:
 EMPTY = Layer({})
 
 
-class Context:
+class Context(msgspec.Struct, eq=False, gc=False):
     """A branch's values, newest first: its own, those it shares with its batch, and stored layers.
 
     Adding a value copies only the branch's own small part; everything else is shared.
     """
 
-    __slots__ = ("_decoded", "_own_size", "own", "refs", "shared", "writers")
-
-    def __init__(
-        self,
-        own: Mapping[str, Raw],
-        shared: Layer = EMPTY,
-        refs: tuple[Ref, ...] = (),
-        own_size: int = 0,
-        writers: Writers = NOBODY,
-    ) -> None:
-        self.own = own
-        self.shared = shared
-        self.refs = refs
-        self.writers = writers
-        self._decoded: dict[str, Any] | None = None
-        self._own_size = own_size
-        """Bytes of the own values, at least; 0 until somebody asks."""
+    own: Mapping[str, Raw]
+    shared: Layer = EMPTY
+    refs: tuple[Ref, ...] = ()
+    counted: int = 0
+    """Bytes of the own values, at least; 0 until somebody asks."""
+    writers: Writers = NOBODY
+    _decoded: dict[str, Any] | None = None
 
     def having(self, values: Mapping[str, Raw], writer: str = "") -> Context:
         """This context and these values; `writer` is the node that wrote what is written over and over."""
@@ -92,15 +82,15 @@ class Context:
                 writer if "$json" in values else writers[0],
                 writer if "$error" in values else writers[1],
             )
-        size = self._own_size + _size(values) if self._own_size else 0
+        size = self.counted + _size(values) if self.counted else 0
         return Context({**self.own, **values}, self.shared, self.refs, size, writers)
 
     @property
     def own_size(self) -> int:
         """Bytes of the own values: counted once, then carried along."""
-        if self._own_size == 0:
-            self._own_size = _size(self.own)
-        return self._own_size
+        if self.counted == 0:
+            self.counted = _size(self.own)
+        return self.counted
 
     def referring(self, refs: tuple[Ref, ...], writer: str = "") -> Context:
         """This context and these stored values."""

@@ -166,9 +166,7 @@ def branches_of(task: Task) -> list[Branch]:
     lineage = _named(task)
     if not task.twigs:
         step = task.step or derive(task.execution_id, "~hand", task.current_node, repr(scope_of(lineage)))
-        context = Context(
-            task.accumulated_context, refs=task.refs, own_size=task.weight, writers=task.writers
-        )
+        context = Context(task.accumulated_context, refs=task.refs, counted=task.weight, writers=task.writers)
         return [Branch(step, lineage, context, task.path, task.from_node, task.edge)]
     shared = Layer(task.accumulated_context)
     outer, top = lineage[:-1], lineage[-1]

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Raw, Struct, field, json
 
-from rune.core.context import Context, Layer, Ref
+from rune.core.context import Layer, Ref
 from rune.core.messages import Branch
 from rune.core.workflow import Workflow
 
@@ -50,17 +50,13 @@ def unwrapped(output: Raw) -> Raw:
     return _working_decoder.decode(output).payload
 
 
-class BranchScope:
+class BranchScope(Struct, eq=False, gc=False):
     """Looks names up in a branch: its context, its place, its execution."""
 
-    __slots__ = ("_branch", "_context", "_execution", "_flow", "_layers")
-
-    def __init__(self, flow: Workflow, execution: str, branch: Branch, layers: Mapping[Ref, Layer]) -> None:
-        self._flow = flow
-        self._execution = execution
-        self._branch = branch
-        self._context: Context = branch.context
-        self._layers = layers
+    _flow: Workflow
+    _execution: str
+    _branch: Branch
+    _layers: Mapping[Ref, Layer]
 
     def lookup(self, name: str) -> Any:
         """The value of a root name such as `$fetch`; KeyError if it means nothing here."""
@@ -68,20 +64,20 @@ class BranchScope:
         if special is not None:
             return special(self)
         try:
-            return self._context.value(name, self._layers.__getitem__)
+            return self._branch.context.value(name, self._layers.__getitem__)
         except KeyError:
             node = self._flow.nodes.get(name[1:])
             if node is not None and node.trigger:
-                return self._context.value("$trigger", self._layers.__getitem__)
+                return self._branch.context.value("$trigger", self._layers.__getitem__)
             raise
 
     def names(self) -> Iterator[str]:
         """Every name that means something here."""
-        yield from self._context.names(self._layers.__getitem__)
+        yield from self._branch.context.names(self._layers.__getitem__)
         yield from _SPECIAL
 
     def _value(self, name: str) -> Any:
-        return self._context.value(name, self._layers.__getitem__)
+        return self._branch.context.value(name, self._layers.__getitem__)
 
     def _json(self) -> Any:
         try:
@@ -92,7 +88,8 @@ class BranchScope:
     @property
     def _left_payload(self) -> bool:
         """Whether the node before left a working payload, rather than data that looks like one."""
-        return self._branch.from_node is not None and self._context.writers[0] == self._branch.from_node
+        before = self._branch.from_node
+        return before is not None and self._branch.context.writers[0] == before
 
     @property
     def _output_name(self) -> str:
@@ -103,7 +100,7 @@ class BranchScope:
 
     def previous(self) -> Raw:
         """The output of the node before, or the working payload it left, undecoded."""
-        output = self._context.raw(self._output_name, self._layers.__getitem__)
+        output = self._branch.context.raw(self._output_name, self._layers.__getitem__)
         return unwrapped(output) if self._left_payload else output
 
     def _previous(self) -> Any:
@@ -123,7 +120,7 @@ class BranchScope:
         return self._branch.lineage[-1].item_index
 
     def _items(self) -> list[Any]:
-        known = self._context.has
+        known = self._branch.context.has
         return [
             self._value(name) for name in _item_names(self._branch) if known(name, self._layers.__getitem__)
         ]

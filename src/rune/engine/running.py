@@ -98,7 +98,7 @@ class Runner:
         node = step.node
         policy: Retry | None = None
         try:
-            context = _Context(self, step, layers, gathered)
+            context = _Context(self, step, _scope(step, layers), gathered)
             parameters: NodeType = node.parameters.constant or node.parameters.resolve(context.scope)
             policy = node.retry or parameters.retry_policy()
             return self._concluded(step, _at_once(parameters.run(context)), values, started)
@@ -129,7 +129,7 @@ class Runner:
             branch, node = step.branch, step.node
             wanted = context_names(node.parameters.names, step.flow, branch)
             layers = await values.load(step.task.execution_id, branch.context.needs(wanted))
-            context = _Context(self, step, layers, None)
+            context = _Context(self, step, _scope(step, layers))
             parameters: NodeType = node.parameters.constant or node.parameters.resolve(context.scope)
             policy = node.retry or parameters.retry_policy()
             context.last_attempt = policy is None or context.attempt >= policy.attempts
@@ -174,20 +174,18 @@ class Runner:
         return Attempt(Failed(info, isinstance(error, EngineError)), started, retry_in)
 
 
-class _Context:
+class _Context(Struct, eq=False, gc=False):
     """The StepContext of one step."""
 
-    __slots__ = ("_runner", "_step", "attempt", "gathered", "last_attempt", "scope")
+    _runner: Runner
+    _step: Step
+    scope: BranchScope
+    gathered: Gathered | None = None
+    last_attempt: bool = True
 
-    def __init__(
-        self, runner: Runner, step: Step, layers: Mapping[Ref, Layer], gathered: Gathered | None
-    ) -> None:
-        self._runner = runner
-        self._step = step
-        self.gathered = gathered
-        self.attempt = step.task.attempt
-        self.last_attempt = True
-        self.scope = BranchScope(step.flow, step.task.execution_id, step.branch, layers)
+    @property
+    def attempt(self) -> int:
+        return self._step.task.attempt
 
     @property
     def step(self) -> str:
@@ -229,6 +227,10 @@ class _Context:
         number = getattr(logging, level.upper(), logging.INFO)
         text = self._runner._credentials.mask.text(message)
         _log.log(number, "%s: %s", self.node_name, text, extra={"execution": self.execution_id})
+
+
+def _scope(step: Step, layers: Mapping[Ref, Layer]) -> BranchScope:
+    return BranchScope(step.flow, step.task.execution_id, step.branch, layers)
 
 
 class _Over:
