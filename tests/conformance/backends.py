@@ -10,11 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from rune.backends.memory import MemoryBroker, MemoryState
+from rune.backends.rabbitmq import open_rabbitmq
+from rune.backends.redis import open_redis
 from rune.backends.sqlite import open_sqlite
 from rune.core.ports import Broker, State
 from tests.conformance.harness import Backend, Clock
+from tests.servers.rabbitmq import shared_rabbitmq
+from tests.servers.redis import shared_redis
 
-__all__ = ["BACKENDS", "Memory", "Sqlite"]
+__all__ = ["BACKENDS", "Distributed", "Memory", "Redis", "Sqlite"]
 
 
 class Memory:
@@ -85,4 +89,74 @@ class Sqlite:
             return int(file.execute("SELECT count(*) FROM message").fetchone()[0])
 
 
-BACKENDS: dict[str, type[Backend]] = {"memory": Memory, "sqlite": Sqlite}
+class Redis:
+    """State in Redis, the Broker in memory: a crash of the engine leaves both as they are."""
+
+    broker: MemoryBroker
+    state: State
+
+    async def open(self, clock: Clock) -> None:
+        self._server = shared_redis()
+        self._server.flush()
+        self.broker = MemoryBroker()
+        await self._open(clock)
+
+    async def _open(self, clock: Clock) -> None:
+        self._stack = contextlib.AsyncExitStack()
+        self.state = await self._stack.enter_async_context(open_redis(self._server.url, clock=clock))
+
+    async def reopen(self, clock: Clock) -> bool:
+        await self._stack.aclose()
+        await self._open(clock)
+        return False
+
+    async def close(self) -> None:
+        await self._stack.aclose()
+
+    def left(self, execution: str) -> dict[str, Any]:
+        return self._server.left(execution)
+
+    def queue(self) -> int:
+        return len(self.broker._queue) + len(self.broker._taken)
+
+
+class Distributed:
+    """RabbitMQ and Redis; after a crash both are connected to anew, and RabbitMQ delivers again."""
+
+    broker: Broker
+    state: State
+
+    async def open(self, clock: Clock) -> None:
+        self._rabbit, self._redis = shared_rabbitmq(), shared_redis()
+        self._rabbit.purge()
+        self._redis.flush()
+        await self._open(clock)
+
+    async def _open(self, clock: Clock) -> None:
+        self._stack = contextlib.AsyncExitStack()
+        self.state = await self._stack.enter_async_context(open_redis(self._redis.url, clock=clock))
+        self.broker = await self._stack.enter_async_context(open_rabbitmq(self._rabbit.url()))
+
+    async def reopen(self, clock: Clock) -> bool:
+        await self._stack.aclose()
+        await self._open(clock)
+        return True
+
+    async def close(self) -> None:
+        await self._stack.aclose()
+
+    def left(self, execution: str) -> dict[str, Any]:
+        return self._redis.left(execution)
+
+    def queue(self) -> int:
+        return sum(
+            self._rabbit.settled(queue) for queue in ("workflow.execution", "workflow.timeout.process")
+        )
+
+
+BACKENDS: dict[str, type[Backend]] = {
+    "memory": Memory,
+    "sqlite": Sqlite,
+    "redis": Redis,
+    "distributed": Distributed,
+}

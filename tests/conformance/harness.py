@@ -125,6 +125,10 @@ class _FaultyState:
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
 
+    @property
+    def epoch(self) -> str:
+        return self._rig.backend.state.epoch
+
     def __getattr__(self, name: str) -> Callable[..., Any]:
         async def call(*arguments: Any, **named: Any) -> Any:
             faults = self._rig.faults

@@ -306,3 +306,13 @@ async def test_a_definition_is_compiled_once() -> None:
     bench.broker.tasks = [hand("a", {})]
     await bench.run()
     assert compiled == [b'{"nodes":[]}']
+
+
+async def test_an_execution_that_state_has_lost_is_failed_rather_than_left_hanging() -> None:
+    bench = Bench("a > b")
+    await bench.start()
+    await bench.handle()
+    (task,) = bench.broker.tasks
+    bench.broker.tasks = [msgspec.structs.replace(task, epoch="before")]
+    completion = await bench.run()
+    assert (completion.status, completion.error and completion.error.code) == ("failed", "STATE_LOST")

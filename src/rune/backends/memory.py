@@ -210,6 +210,8 @@ def barrier_view(row: BarrierRow | None) -> BarrierView | None:
 class MemoryState:
     """State in dictionaries."""
 
+    epoch = ""
+
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._due: list[tuple[float, int, str, str]] = []
@@ -217,6 +219,9 @@ class MemoryState:
         self._earlier = asyncio.Event()
         self.rows = MemoryRows(self._schedule)
         self._ledger = Ledger(self.rows, clock)
+
+    async def check(self) -> bool:
+        return True
 
     async def apply(self, execution: str, commits: Sequence[Commit]) -> list[Answer]:
         return self._ledger.apply(execution, commits)

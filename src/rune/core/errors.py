@@ -4,6 +4,7 @@ RuneError
 ├── DefinitionError        the workflow is wrong: refuse it, show every problem (exit code 2)
 ├── NodeError              a node failed: the node's retry and error policy decide
 │   └── EngineError        the engine cannot go on with this step: as above, but `halt` ends as `failed`
+├── StateLost              State was emptied under an execution: fail it, for it can never end
 ├── MessageError           a message makes no sense: dead-letter it, with the reason
 └── InfrastructureError    State or Broker is out of reach: hold the work, lose nothing (exit code 3)
 """
@@ -23,6 +24,7 @@ __all__ = [
     "NodeError",
     "Problem",
     "RuneError",
+    "StateLost",
 ]
 
 
@@ -82,6 +84,10 @@ class NodeError(RuneError):
 
 class EngineError(NodeError):
     """What the engine itself cannot go on with: an unknown type, a time-out, a limit."""
+
+
+class StateLost(RuneError):
+    """State no longer knows an execution that it knew."""
 
 
 class MessageError(RuneError):

@@ -85,6 +85,8 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The node at which the execution was started by hand, from which joins count."""
     started_at: float = 0.0
     priority: int = 0
+    epoch: str = ""
+    """The life of State in which the execution started: another one knows nothing of it."""
     details: Raw = NULL
     """What the phase needs to know."""
 

@@ -275,7 +275,17 @@ class BarrierView(Struct, frozen=True):
 
 
 class State(Protocol):
-    """Atomic shared working memory of executions."""
+    """Atomic shared working memory of executions.
+
+    StateLost from any call says that State was emptied while the execution was running.
+    """
+
+    @property
+    def epoch(self) -> str:
+        """Which life of State this is: a State that was emptied starts another; empty where it cannot be."""
+
+    async def check(self) -> bool:
+        """Look whether State is still in the same life; False if it was emptied."""
 
     async def apply(self, execution: str, commits: Sequence[Commit]) -> list[Answer]:
         """Carry out each commit atomically, in order; one answer each."""

@@ -213,6 +213,7 @@ def _single(task: Task, edge: Edge, branch: Branch) -> Task:
         entry=task.entry,
         started_at=task.started_at,
         priority=task.priority,
+        epoch=task.epoch,
     )
 
 
@@ -243,4 +244,5 @@ def _several(task: Task, edge: Edge, branches: list[Branch]) -> Task:
         entry=task.entry,
         started_at=task.started_at,
         priority=task.priority,
+        epoch=task.epoch,
     )

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from rune.core.context import Context
-from rune.core.errors import EngineError, ErrorInfo, MessageError
+from rune.core.errors import EngineError, ErrorInfo, MessageError, StateLost
 from rune.core.ids import derive
 from rune.core.messages import NULL, Branch, Task, branches_of, encode, scope_of
 from rune.core.node import Gathered
@@ -115,6 +115,7 @@ class Engine:
             definition=definition,
             started_at=self._clock(),
             priority=priority,
+            epoch=self.state.epoch,
         )
         await self.broker.publish([_entry(flow, task, root, node, i) for i, node in enumerate(entries)])
 
@@ -139,6 +140,28 @@ class Engine:
         if task.execution_id in self.ended:
             await self.broker.finish(delivery)
             return
+        try:
+            if task.epoch and task.epoch != self.state.epoch:
+                await self._check_epoch(task)
+            await self._handle(delivery, task)
+        except StateLost as lost:
+            await self._fail_lost(task, str(lost))
+            await self.broker.finish(delivery)
+
+    async def _check_epoch(self, task: Task) -> None:
+        # We may be the ones who are behind.
+        await self.state.check()
+        if task.epoch != self.state.epoch:
+            raise StateLost(f"State was emptied while {task.execution_id} was running")
+
+    async def _fail_lost(self, task: Task, reason: str) -> None:
+        """End an execution that State has lost: nothing else ever would."""
+        error = msgspec.json.encode(ErrorInfo(reason, "STATE_LOST", None, task.current_node))
+        commit = Commit(derive(task.execution_id, "~lost"), (), [End("failed", error)])
+        (answer,) = await self.state.apply(task.execution_id, [commit])
+        await self._carrier.end(task, answer)
+
+    async def _handle(self, delivery: Delivery, task: Task) -> None:
         if task.phase == "cancel":
             await self._cancel(delivery)
             return
@@ -187,6 +210,7 @@ class Engine:
             accumulated_context=context.inline(),
             refs=context.refs,
             started_at=task.started_at or self._clock(),
+            epoch=self.state.epoch,
         )
         for depth in range(len(branch.lineage)):
             await self._open_by_hand(task, flow, branch, depth)

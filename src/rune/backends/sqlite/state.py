@@ -36,6 +36,8 @@ _UNSTARTED = """
 class SqliteState:
     """State in one SQLite file."""
 
+    epoch = ""
+
     def __init__(self, database: Database, clock: Callable[[], float]) -> None:
         self._database = database
         self._connection: sqlite3.Connection = database.connection
@@ -61,6 +63,10 @@ class SqliteState:
         for id in self._ids(_UNSTARTED):
             self._rows.bury(ExecutionRow(id, buried=True), "[]", self._clock())
         self._rows.purge(self._clock(), _ALL)
+
+    async def check(self) -> bool:
+        """The file is ours alone: nobody empties it."""
+        return True
 
     # --- steps ---------------------------------------------------------------------------------------------
 

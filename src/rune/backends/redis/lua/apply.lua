@@ -1,0 +1,192 @@
+-- uses: rows, execution, gate, timers, steps, folds(), fanouts, merges()
+--
+-- Carry out commits in order, each with all its operations or none.
+--
+-- KEYS[1]  exec:{<execution>}:x, and by it all the execution's keys
+-- ARGV[1]  the time   ARGV[2]  "new" if the execution may be unknown
+-- ARGV[3]  msgpack: a list of {step, place, operations}; place is a list of {barrier, item}; an operation is
+--          {name, …} with the fields that the function of its name below unpacks
+-- answer   "unknown" if there is no such execution, "buried" if it is; else
+--          {answers, timers for the due index, 1 if there is something to sweep}; an answer is 0, or a flat
+--          list of names and values
+--
+-- May be repeated: records, slots, settled steps, arrivals, refills and timers are members keyed by step or item, the
+-- first one stands, and who closed something is kept with it, so that it gets its old answer.
+
+local operations = {}
+
+operations.settle = settle
+
+function operations.record(commit, op, answer)
+  local outcome, fence = op[2], op[3]
+  local step, key = commit[1], scope_key(commit[2])
+  local known = step_row(key, step)
+  if known.record then
+    if known.record ~= outcome then
+      answer.record = known.record
+      return false
+    end
+    return
+  end
+  if fence ~= 0 and fence ~= known.fence then
+    answer.gone = true
+    return false
+  end
+  own(commit[2])
+  call('HSET', prefix .. 's:' .. key, 'r:' .. step, outcome)
+  end_lease(key, step)
+end
+
+function operations.again(commit, op)
+  local attempt, timer = op[2], op[3]
+  local step, key = commit[1], scope_key(commit[2])
+  if step_row(key, step).spent >= attempt then
+    index(timer[1])
+    return
+  end
+  own(commit[2])
+  end_lease(key, step)
+  call('HSET', prefix .. 's:' .. key, 'p:' .. step, attempt, 'f:' .. step, 0)
+  arm(timer)
+end
+
+function operations.arrive(commit, op, answer)
+  merges().arrive(commit, op[2], op[3], op[4], answer)
+end
+
+function operations.skip(commit, op, answer)
+  merges().skip(commit, op[2], op[3], op[4], answer)
+end
+
+function operations.open(commit, op, answer)
+  local id, total, wide, release, tolerated, need_success = op[2], op[3], op[4], op[5], op[6], op[7]
+  local window, published, keep_results, timer, more = op[8], op[9], op[10], op[11], op[12]
+  local known = barrier(id)
+  if known then
+    if known.closed and known.closer == commit[1] then
+      answer.release = text_of(known, 'release')
+    elseif known.timer ~= '' then
+      index(known.timer)
+    end
+    return
+  end
+  own(commit[2])
+  call('SADD', prefix .. 'n:' .. scope_key(commit[2]), 'b' .. id)
+  call('HSET', prefix .. 'b:' .. id, 'total', total, 'width', wide, 'release', release, 'tolerated', tolerated or '',
+    'need_success', need_success and 1 or 0, 'window', window, 'published', published,
+    'keep_results', keep_results and 1 or 0, 'timer', timer and timer[1] or '', 'refill', more, 'failed', 0,
+    'skipped', 0, 'closed', 0, 'closer', '', 'failure', '')
+  barriers[id] = nil
+  if total == 0 then
+    close(barrier(id), commit[1], '', answer)
+  elseif timer then
+    arm(timer)
+  end
+end
+
+function operations.arm(commit, op)
+  arm(op[2])
+end
+
+-- With `idle`, only time counts in which nothing happened, no branch slept and none ran.
+local function postponed(timer, idle, since, answer)
+  if not idle then
+    return false
+  end
+  local due = math.max(execution.touched, since) + idle
+  if resting(now) then
+    due = now + idle
+  end
+  if due <= now then
+    return false
+  end
+  arm({ timer[1], due, timer[3], timer[4] }, true)
+  answer.rearmed = 1
+  return true
+end
+
+function operations.expire(commit, op, answer)
+  local target, timer, idle, since = op[2], op[3], op[4], op[5]
+  local step = commit[1]
+  local row, merge = barrier(target), merges().row(target)
+  local closer = row and row.closer or merge and merge.closer or ''
+  if closer == step then
+    answer.release = row and text_of(row, 'release') or nil
+    answer.opened = merge and { merge.id } or nil
+    return
+  end
+  local waiting = (row and not row.closed) or (merge and merge.state == 'waiting')
+  if not waiting or postponed(timer, idle, since, answer) then
+    return
+  end
+  if row then
+    close(row, step, 'timeout', answer)
+  else
+    merges().close(merge, 'timeout', step, answer)
+    merges().save(merge)
+    settle(commit, { 'settle', 1, nil, '', '', nil, nil }, answer)
+  end
+end
+
+operations['end'] = function(commit, op, answer)
+  local status, error, reason, context = op[2], op[3], op[4], op[5]
+  end_execution(commit[1], 'context', status, error, reason, context, answer)
+end
+
+-- --- commits ---
+
+local function expires(commit)
+  for _, op in ipairs(commit[3]) do
+    if op[1] == 'expire' then
+      return true
+    end
+  end
+  return false
+end
+
+local function carry_out(commit)
+  local answer = gate(commit[1], commit[2])
+  if answer then
+    if answer.dropped and not expires(commit) then
+      settle(commit, { 'settle', -1, nil, '', '', nil, nil }, answer)
+    end
+    return answer
+  end
+  answer = {}
+  for _, op in ipairs(commit[3]) do
+    if operations[op[1]](commit, op, answer) == false then
+      break
+    end
+  end
+  return answer
+end
+
+local function flat(answer)
+  if next(answer) == nil then
+    return 0
+  end
+  local list = {}
+  for name, value in pairs(answer) do
+    list[#list + 1] = name
+    list[#list + 1] = value
+  end
+  return list
+end
+
+if not execution.known and ARGV[2] ~= 'new' then
+  return 'unknown'
+elseif execution.buried then
+  return 'buried'
+end
+local commits, answers, progress = cmsgpack.unpack(ARGV[3]), {}, true
+for _, commit in ipairs(commits) do
+  -- That a time-out was looked at is no progress.
+  progress = progress and not (commit[3][1] and commit[3][1][1] == 'expire')
+end
+if progress then
+  touch()
+end
+for i, commit in ipairs(commits) do
+  answers[i] = flat(carry_out(commit))
+end
+return { answers, to_index, garbage and 1 or 0 }
