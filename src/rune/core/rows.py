@@ -8,7 +8,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from rune.core.ports import Ending, Timer
+from rune.core.ports import BarrierView, Ending, Timer
 
 __all__ = ["BarrierRow", "EndRow", "ExecutionRow", "Fold", "MergeRow", "Rows", "ScopeRow", "StepRow"]
 
@@ -119,6 +119,15 @@ class BarrierRow(Struct):
     @property
     def done(self) -> int:
         return self.succeeded + self.failed + self.skipped
+
+    def view(self) -> BarrierView | None:
+        """What it shows once it has closed."""
+        if not self.closed:
+            return None
+        folds = tuple(fold.result() for fold in self.folds)
+        return BarrierView(
+            self.total, self.succeeded, self.failed, self.skipped, self.failure, folds, self.first_error
+        )
 
 
 class MergeRow(Struct):

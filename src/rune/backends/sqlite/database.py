@@ -20,7 +20,7 @@ __all__ = ["Database", "Part"]
 
 T = TypeVar("T")
 
-_LOG_STEP = 32 << 20
+_LOG_STEP = 16 << 20
 """Bytes by which the write-ahead log grows between two checkpoints."""
 _LOG_LIMIT = 4 * _LOG_STEP
 """Bytes from which on writing waits for the checkpoint, which could otherwise never catch up."""
@@ -197,12 +197,8 @@ class Database:
         for call in calls:
             call.answer()
         self._commits += 1
-        if (
-            self._commits % _LOOK_EVERY == 0
-            and self._checkpoint is None
-            and self._log_size() > self._log_mark
-        ):
-            self._checkpoint = self._loop.create_task(self._tidy())
+        if self._commits % _LOOK_EVERY == 0:
+            self._look_at_log()
 
     def _fail(self, calls: list[_Call], error: sqlite3.Error) -> None:
         self._roll_back()
@@ -219,6 +215,14 @@ class Database:
             self._broken = trouble(self.path, error)
         for part in self._parts:
             part.rolled_back()
+
+    def _look_at_log(self) -> None:
+        size = self._log_size()
+        if self._checkpoint is None and size > self._log_mark:
+            self._checkpoint = self._loop.create_task(self._tidy())
+        elif self._checkpoint is not None and size > 2 * _LOG_LIMIT:
+            # It is written faster than it is moved: wait for the checkpoint that is under way.
+            self._holding = True
 
     # --- checkpoints ---------------------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from rune.backends.memory import barrier_view
 from rune.backends.sqlite.database import Database
 from rune.backends.sqlite.rows import SqliteRows
 from rune.backends.sqlite.timers import Timers
@@ -130,7 +129,8 @@ class SqliteState:
     # --- joins ---------------------------------------------------------------------------------------------
 
     async def barrier(self, execution: str, barrier: str) -> BarrierView | None:
-        return barrier_view(await self._database.read(lambda: self._rows.stored_barrier(execution, barrier)))
+        row = await self._database.read(lambda: self._rows.stored_barrier(execution, barrier))
+        return row.view() if row else None
 
     async def slots(self, execution: str, barrier: str, start: int, limit: int) -> list[tuple[int, bytes]]:
         return await self._database.read(lambda: self._slots(execution, barrier, start, limit))
