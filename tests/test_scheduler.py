@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from rune.backends.memory import MemoryState
+from rune.core.errors import InfrastructureError
 from rune.core.messages import Task, encode
 from rune.core.ports import Arm, Commit, Timer
 from rune.scheduler import Scheduler
@@ -101,3 +102,37 @@ async def test_it_sleeps_until_the_next_timer_and_wakes_for_an_earlier_one(desk:
     # A minute at most, because the clock may be set.
     assert waits == [60.0, 60.0, 40.0, 5.0, 35.0]
     assert desk.published() == ["now", "soon"]
+
+
+# --- beside others, on servers ---
+
+
+async def test_an_enduring_one_tries_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rune.scheduler._REST", 0.0)
+    await desk.arm("a", NOW)
+    publish, tries = desk.broker.publish, 0
+
+    async def refuse_once(tasks: list[Task], completions: object = ()) -> None:
+        nonlocal tries
+        tries += 1
+        desk.clock.now += 60
+        if tries == 1:
+            raise InfrastructureError("rabbitmq is gone")
+        await publish(tasks)
+
+    desk.broker.publish = refuse_once  # type: ignore[assignment, method-assign]
+    running = asyncio.create_task(desk.scheduler.run(enduring=True))
+    async with asyncio.timeout(5):
+        while not desk.broker.tasks:
+            await asyncio.sleep(0)
+    desk.scheduler.stop()
+    await asyncio.wait_for(running, 2)
+    assert (tries, desk.published()) == (2, ["a"])
+
+
+async def test_told_to_stop_it_wakes_up_and_ends(desk: Desk) -> None:
+    running = asyncio.create_task(desk.scheduler.run())
+    while "armed" not in desk.state.calls:
+        await asyncio.sleep(0)
+    desk.scheduler.stop()
+    await asyncio.wait_for(running, 2)

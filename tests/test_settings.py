@@ -30,6 +30,13 @@ def test_every_field_is_a_variable() -> None:
         "max_value": ("1000", 1000),
         "retention": ("60", 60.0),
         "retry_delays": ("1,2.5", (1.0, 2.5)),
+        "broker_url": ("amqp://there", "amqp://there"),
+        "state_url": ("redis://there", "redis://there"),
+        "queues": ("gpu, workflow.execution", ("gpu", "workflow.execution")),
+        "quorum": ("true", True),
+        "status_batch_ms": ("5", 5.0),
+        "grace": ("0", 0.0),
+        "log_format": ("json", "json"),
     }
     known = {field.name for field in msgspec.structs.fields(Settings)}
     assert known <= set(texts)
@@ -42,6 +49,12 @@ def test_a_flag_outweighs_a_variable_unless_it_was_not_given() -> None:
     environ = {"RUNE_CONCURRENCY": "3", "RUNE_DB": "env.db"}
     made = load_settings({"concurrency": 5, "db": None}, environ)
     assert (made.concurrency, made.db) == (5, "env.db")
+
+
+def test_the_servers_also_go_by_their_short_names() -> None:
+    environ = {"RUNE_BROKER": "amqp://short", "RUNE_STATE": "redis://short", "RUNE_STATE_URL": "redis://long"}
+    made = load_settings(environ=environ)
+    assert (made.broker_url, made.state_url) == ("amqp://short", "redis://long")
 
 
 def test_they_are_read_from_the_process_by_default(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ class SettingsError(RuneError):
 
 Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0, le=1e10)]
+Rest = Annotated[float, Meta(ge=0, le=1e10)]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,8 +51,22 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes a single value may have."""
     retention: Seconds = 7 * 24 * 3600.0
     """Seconds a tombstone and the values of a completion are kept."""
-    retry_delays: tuple[Annotated[float, Meta(ge=0, le=1e10)], ...] = (5.0, 25.0, 125.0)
+    retry_delays: tuple[Rest, ...] = (5.0, 25.0, 125.0)
     """Rests before an unexpected error is tried again; after the last, the message is dead-lettered."""
+    broker_url: str | None = None
+    """Where RabbitMQ is, for `rune worker` and `rune scheduler`: `amqp://` or `amqps://`."""
+    state_url: str | None = None
+    """Where Redis is: `redis://`, `rediss://`, `unix://`, `redis+sentinel://` or `redis+cluster://`."""
+    queues: tuple[str, ...] = ()
+    """The queues a worker takes Tasks from, or the pools they belong to; none is everybody's queues."""
+    quorum: bool = False
+    """Declare quorum queues, which are replicated and have no priorities."""
+    status_batch_ms: Rest = 0.0
+    """Milliseconds for which statuses wait to travel together; 0 sends one a message."""
+    grace: Rest = 30.0
+    """Seconds a worker that is told to stop lets running steps go on before it gives them back."""
+    log_format: Literal["plain", "json"] = "plain"
+    """How a worker and a scheduler log: `json` is one object a line."""
 
 
 def load_settings(
@@ -62,6 +77,7 @@ def load_settings(
     values: dict[str, Any] = {}
     for field in msgspec.structs.fields(Settings):
         name = f"RUNE_{field.name.upper()}"
+        name = name if name in environ else name.removesuffix("_URL")
         if name in environ:
             text = environ[name]
             parts = [part.strip() for part in text.split(",") if part.strip()]
@@ -73,7 +89,7 @@ def load_settings(
         raise SettingsError(f"a setting is wrong: {error} (variables are called RUNE_<NAME>)") from error
 
 
-_LISTS = ("modules", "retry_delays")
+_LISTS = ("modules", "queues", "retry_delays")
 
 
 def state_directory(environ: Mapping[str, str] | None = None) -> Path:

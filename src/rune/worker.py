@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any
 
 from rune.core.errors import DefinitionError, EngineError, InfrastructureError, MessageError
 from rune.core.ports import Broker, Delivery, State
@@ -14,45 +17,109 @@ __all__ = ["Worker"]
 
 _log = logging.getLogger("rune.worker")
 
+_REMEMBERED = 20_000
+"""Ended executions whose late Tasks are dropped without a look at State."""
+_TRIES = 3
+"""Tries after which a delivery that alone finds State or Broker out of reach is the trouble itself."""
+_FIRST_REST, _LONGEST_REST = 0.2, 5.0
+"""Seconds a delivery is held before it is tried again, when State or Broker is out of reach."""
+
 
 class Worker:
-    """Handles Tasks within a limit of concurrency; what it cannot handle it retries, parks or holds."""
+    """Handles Tasks within a limit of concurrency; what it cannot handle it retries, parks or holds.
 
-    def __init__(self, engine: Engine, broker: Broker, state: State, settings: Settings) -> None:
+    Alone on its database, it ends when State or Broker is out of reach. One that is `enduring` holds what it
+    has instead, takes no more, and goes on when they are back; `ready` returns while State can be reached.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        broker: Broker,
+        state: State,
+        settings: Settings,
+        *,
+        enduring: bool = False,
+        ready: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self.on_end: Callable[[str], None] = lambda execution: None
+        """Called when this worker has ended an execution."""
         self._engine = engine
         self._broker = broker
         self._state = state
         self._settings = settings
+        self._enduring = enduring
+        self._ready = ready
         self._running: dict[asyncio.Task[None], Delivery] = {}
         self._slots = asyncio.Semaphore(settings.concurrency)
         self._alone = asyncio.Lock()
+        self._troubled = 0
+        """Deliveries that wait for State or Broker to come back."""
+        self._handled = 0
+        self._calm = asyncio.Event()
+        self._calm.set()
         self._broken: asyncio.Future[None] | None = None
+        self._stopping = asyncio.Event()
 
     async def run(self) -> None:
-        """Take and handle deliveries until cancelled, or until State or Broker is out of reach."""
-        ended, self._engine.paused = await self._state.news()
-        self._engine.ended.update(dict.fromkeys(ended))
-        self._engine.on_end = self._forsake
+        """Take and handle deliveries until stopped, or until State or Broker is out of reach."""
+        await self.catch_up()
+        self._engine.on_end = self._ended_here
         self._broken = asyncio.get_running_loop().create_future()
         intake = asyncio.ensure_future(self._take())
+        stopping = asyncio.ensure_future(self._stopping.wait())
         try:
-            await asyncio.wait({intake, self._broken}, return_when=asyncio.FIRST_COMPLETED)
+            waiting: set[asyncio.Future[Any]] = {intake, stopping, self._broken}
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             if self._broken.done():
                 self._broken.result()
-            intake.result()
+            if intake.done():
+                intake.result()
+            await _cancelled(intake)
+            await self._let_finish()
         finally:
-            intake.cancel()
+            stopping.cancel()
+            await _cancelled(intake)
             await self._stop()
+
+    def stop(self) -> None:
+        """Take no more; `run` returns when what is running has ended, or the grace period has."""
+        self._stopping.set()
+
+    async def catch_up(self) -> None:
+        """Read which executions have ended or are paused."""
+        ended, self._engine.paused = await self._state.news()
+        for execution in ended - self._engine.ended.keys():
+            self.ended(execution)
+
+    def ended(self, execution: str) -> None:
+        """An execution has ended, here or elsewhere: drop what is left of it."""
+        known = self._engine.ended
+        known[execution] = None
+        if len(known) > _REMEMBERED:
+            del known[next(iter(known))]
+        self._forsake(execution)
+
+    def _ended_here(self, execution: str) -> None:
+        self._forsake(execution)
+        self.on_end(execution)
 
     async def _take(self) -> None:
         deliveries = self._broker.deliveries(self._settings.prefetch)
-        while True:
-            # First the room, then the delivery: so none is in hand while we wait.
-            await self._slots.acquire()
-            delivery = await anext(deliveries)
-            task = asyncio.create_task(self._handle(delivery))
-            self._running[task] = delivery
-            task.add_done_callback(self._done)
+        try:
+            while True:
+                # First the room, then the delivery: so none is in hand while we wait.
+                await self._slots.acquire()
+                await self._calm.wait()
+                if self._ready is not None:
+                    await self._ready()
+                delivery = await anext(deliveries)
+                task = asyncio.create_task(self._handle(delivery))
+                self._running[task] = delivery
+                task.add_done_callback(self._done)
+        finally:
+            if isinstance(deliveries, AsyncGenerator):
+                await deliveries.aclose()
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)
@@ -63,14 +130,19 @@ class Worker:
         if error is not None:
             self._broken.set_exception(error)
 
+    async def _let_finish(self) -> None:
+        """Let what is running end by itself, for a while."""
+        if self._running and self._settings.grace:
+            _log.info("stopping: %d Tasks may take %g s to end", len(self._running), self._settings.grace)
+            await asyncio.wait(self._running, timeout=self._settings.grace)
+
     async def _stop(self) -> None:
         """Give back what is still running."""
         running = dict(self._running)
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        for delivery in running.values():
-            await self._broker.give_back(delivery)
+        await asyncio.gather(*(self._broker.give_back(delivery) for delivery in running.values()))
 
     def _forsake(self, execution: str) -> None:
         """Stop what still runs for an execution that has ended."""
@@ -79,6 +151,39 @@ class Worker:
                 task.cancel()
 
     async def _handle(self, delivery: Delivery) -> None:
+        # It may have come in just when the trouble began.
+        await self._calm.wait()
+        tries, handled = 0, 0
+        while True:
+            try:
+                await self._attempt(delivery)
+                self._handled += 1
+                return
+            except InfrastructureError as error:
+                if not self._enduring:
+                    raise
+                if tries >= _TRIES and self._handled > handled:
+                    # Others get through, so that it is not the servers.
+                    await self._try_later(delivery, error)
+                    return
+                handled = self._handled
+                await self._wait_out(error, min(_FIRST_REST * 2**tries, _LONGEST_REST))
+                tries += 1
+
+    async def _wait_out(self, error: InfrastructureError, rest: float) -> None:
+        """Hold a delivery, and let no others in, until State and Broker may be back."""
+        if not self._troubled:
+            _log.warning("%s; holding what we have and taking no more", error)
+        self._troubled += 1
+        self._calm.clear()
+        try:
+            await asyncio.sleep(rest * random.uniform(0.5, 1.0))
+        finally:
+            self._troubled -= 1
+            if not self._troubled:
+                self._calm.set()
+
+    async def _attempt(self, delivery: Delivery) -> None:
         try:
             if delivery.redelivered:
                 # It may be what killed a worker: let it not take others along.
@@ -127,6 +232,12 @@ class Worker:
         except Exception as trouble:  # noqa: BLE001 - the message itself may be what is wrong
             _log.error("%s; its execution cannot be told", _about(delivery), exc_info=trouble)
             return True
+
+
+async def _cancelled(task: asyncio.Future[None]) -> None:
+    """Cancel something, and see that it has ended."""
+    task.cancel()
+    await asyncio.wait([task])
 
 
 def _about(delivery: Delivery) -> str:

@@ -18,7 +18,7 @@ from tests.conformance.harness import Backend, Clock
 from tests.servers.rabbitmq import shared_rabbitmq
 from tests.servers.redis import shared_redis
 
-__all__ = ["BACKENDS", "Distributed", "Memory", "Redis", "Sqlite"]
+__all__ = ["BACKENDS", "SHARES", "Distributed", "Memory", "Redis", "Sqlite"]
 
 
 class Memory:
@@ -160,3 +160,6 @@ BACKENDS: dict[str, type[Backend]] = {
     "redis": Redis,
     "distributed": Distributed,
 }
+
+SHARES = {"distributed": 10}
+"""Of a long series of cases, such a backend tries one in so many: real servers take their time."""

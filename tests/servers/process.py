@@ -25,7 +25,7 @@ def binary(name: str, package: str) -> str:
     found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/lib/rabbitmq/bin:/usr/sbin:/usr/bin")
     if found is None:
         say = pytest.fail if os.environ.get("CI") else pytest.skip
-        say(f"{name} is not installed; `apt-get install {package}` brings it")
+        say(f"{name} is missing: sudo apt-get install --no-install-recommends {package}")
     return found
 
 

@@ -117,14 +117,19 @@ class RabbitMQ(Process):
 
     def eval(self, code: str) -> str:
         """Run Erlang in the broker: a hundred times as fast as rabbitmqctl."""
-        done = subprocess.run(
-            ["erl_call", "-address", f"localhost:{self._dist_port}", "-c", _COOKIE, "-e"],
-            input=f"{code}.\n".encode(),
-            env={"PATH": os.environ["PATH"], "HOME": str(self.directory / "home")},
-            capture_output=True,
-            check=False,
-            timeout=30,
-        )
+        for _ in range(3):
+            done = subprocess.run(
+                ["erl_call", "-address", f"localhost:{self._dist_port}", "-c", _COOKIE, "-e"],
+                input=f"{code}.\n".encode(),
+                env={"PATH": os.environ["PATH"], "HOME": str(self.directory / "home")},
+                capture_output=True,
+                check=False,
+                timeout=30,
+            )
+            # Now and then the node refuses a connection that comes too soon after the last.
+            if b"failed to connect" not in done.stdout + done.stderr:
+                break
+            time.sleep(0.2)
         answer = re.fullmatch(r"\{ok, (.*)\}\s*", done.stdout.decode(), re.DOTALL)
         if done.returncode or answer is None:
             raise RuntimeError(f"{code}: {done.stdout.decode()}{done.stderr.decode()}")

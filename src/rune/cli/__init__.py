@@ -69,7 +69,7 @@ def group() -> None:
     \b
     Exit codes: 0 it went well, 1 the execution failed, 2 the definition or the
     usage is wrong, 3 the database, a server or the machine is in trouble, 130
-    interrupted (SIGTERM: 143; a worker or scheduler that has stopped as told: 0).
+    or 143 stopped by Ctrl-C or SIGTERM.
     """
 
 

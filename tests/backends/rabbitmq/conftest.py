@@ -8,13 +8,12 @@ import pytest
 
 from rune.backends.rabbitmq import RabbitBroker, open_rabbitmq
 from tests.backends.rabbitmq.taking import Place
-from tests.servers.rabbitmq import RabbitMQ
+from tests.servers.rabbitmq import RabbitMQ, shared_rabbitmq
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[RabbitMQ]:
-    with RabbitMQ() as server:
-        yield server
+def server() -> RabbitMQ:
+    return shared_rabbitmq()
 
 
 @pytest.fixture
