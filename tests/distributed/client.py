@@ -140,7 +140,7 @@ class Client:
 
         def hear(channel: Any, method: Any, properties: Any, body: bytes) -> None:
             heard.append(body)
-            name = _name(json.loads(body))
+            name = _name(body)
             # What a duplicate publishes is not doubled again, or they would breed.
             if echo and name not in known:
                 known.add(name)
@@ -193,8 +193,14 @@ class Client:
         return [headers for headers, body in self.dead if word.encode() in body]
 
 
-def _name(task: dict[str, Any]) -> str:
+def _name(body: bytes) -> str:
     """What makes a Task the same as another."""
+    try:
+        task = json.loads(body)
+    except ValueError:
+        task = None
+    if not isinstance(task, dict):
+        return repr(body)
     steps = [twig[0] for twig in task.get("twigs", ())] or task.get("step")
     fields = ("execution_id", "current_node", "phase", "attempt", "cursor")
     return json.dumps([steps, *(task.get(field) for field in fields)])

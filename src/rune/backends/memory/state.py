@@ -107,12 +107,16 @@ class MemoryState:
         return row.paused
 
     async def unpause(self, execution: str) -> list[bytes]:
-        of = self.rows.at(execution)
+        of = self.rows.executions.get(execution)
+        if of is None:
+            return []
         of.row.paused = False
         return list(of.parked.values())
 
     async def unparked(self, execution: str) -> None:
-        self.rows.at(execution).parked.clear()
+        of = self.rows.executions.get(execution)
+        if of is not None:
+            of.parked.clear()
 
     async def news(self) -> tuple[frozenset[str], frozenset[str]]:
         executions = self.rows.executions.items()

@@ -176,7 +176,8 @@ class SqliteState:
         return await self._database.run(lambda: self._park(execution, step, task))
 
     def _park(self, execution: str, step: str, task: bytes) -> bool:
-        if not self._known(execution).paused:
+        row = self._rows.execution(execution)
+        if row is None or not row.paused:
             return False
         self._connection.execute(
             "INSERT OR REPLACE INTO parked (execution, step, task) VALUES (?, ?, ?)", (execution, step, task)
@@ -198,7 +199,9 @@ class SqliteState:
         return await self._database.run(lambda: self._unpause(execution))
 
     def _unpause(self, execution: str) -> list[bytes]:
-        row = self._known(execution)
+        row = self._rows.execution(execution)
+        if row is None:
+            return []
         row.paused = False
         self._rows.save_execution(row)
         found = self._connection.execute(
