@@ -125,7 +125,9 @@ async def test_a_blocked_broker_does_not_keep_a_worker_from_ending(place: Place)
             await waiting
     finally:
         place.server.block(False)
-    await place.settles(EXECUTION, 4)
+    # What was said to have failed may have got through all the same: at least once.
+    while place.depth(EXECUTION) not in ((4, 0), (5, 0)):
+        await asyncio.sleep(0.05)
 
 
 async def test_a_deleted_queue_is_declared_again(broker: RabbitBroker, place: Place) -> None:
