@@ -36,10 +36,13 @@ def read_lock(text: str) -> dict[str, Pin]:
     return pins
 
 
-def declared(project: Path, *groups: str) -> dict[str, Requirement]:
-    """Give what pyproject.toml asks for: the runtime dependencies and these groups."""
+def declared(project: Path, *groups: str, extras: bool = False) -> dict[str, Requirement]:
+    """Give what pyproject.toml asks for: the runtime dependencies, all extras if asked, and these groups."""
     data = tomllib.loads(project.read_text())
     lines = [*data["project"]["dependencies"]]
+    if extras:
+        for extra in data["project"].get("optional-dependencies", {}).values():
+            lines += extra
     for group in groups:
         lines += data["dependency-groups"][group]
     return {canonicalize_name(line.name): line for line in map(Requirement, lines)}
@@ -68,7 +71,8 @@ def check(root: Path) -> list[str]:
     runtime = (root / "requirements/runtime.lock").read_text()
     dev = (root / "requirements/dev.lock").read_text()
     problems = [f"runtime.lock: {problem}" for problem in compare(declared(project, "build"), runtime)]
-    problems += [f"dev.lock: {problem}" for problem in compare(declared(project, "build", "dev"), dev)]
+    everything = declared(project, "build", "dev", extras=True)
+    problems += [f"dev.lock: {problem}" for problem in compare(everything, dev)]
     dev_pins = read_lock(dev)
     for name, pin in read_lock(runtime).items():
         if name not in dev_pins or dev_pins[name].version != pin.version:
