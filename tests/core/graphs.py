@@ -12,7 +12,7 @@ from rune.core.context import Context, Layer
 from rune.core.messages import Branch, Frame, Task
 from rune.core.node import NodeType, Role, StepContext
 from rune.core.outcome import Done, Outcome
-from rune.core.parameters import compile_parameters
+from rune.core.parameters import Dialect, compile_parameters
 from rune.core.plan import Step
 from rune.core.workflow import Edge, ErrorPolicy, Node, Workflow
 
@@ -81,7 +81,7 @@ class Start(Plain, kw_only=True):
 
 def node(id: str, type: type[NodeType] = Plain, /, *, error: str = "halt", **parameters: Any) -> Node:
     """A node with its parameters compiled."""
-    compiled, problems = compile_parameters(type, parameters, aliases={}, path=())
+    compiled, problems = compile_parameters(type, parameters, dialect=Dialect(), path=())
     assert compiled is not None, problems
     return Node(
         id,

@@ -12,7 +12,7 @@ from msgspec import Meta
 from rune.core.errors import NodeError, Problem
 from rune.core.expressions import Expression
 from rune.core.node import NodeType
-from rune.core.parameters import Parameters, compile_parameters
+from rune.core.parameters import Dialect, Parameters, compile_parameters
 
 
 class Fold(msgspec.Struct):
@@ -85,7 +85,7 @@ class Names:
 
 
 def compiled(type: type[NodeType] = Everything, **raw: Any) -> Parameters:
-    made, problems = compile_parameters(type, raw, aliases={"The Node": "n1"}, path=("p",))
+    made, problems = compile_parameters(type, raw, dialect=Dialect({"The Node": "n1"}), path=("p",))
     assert made is not None, problems
     assert problems == []
     return made
@@ -96,7 +96,7 @@ def resolved(type: type[NodeType] = Everything, scope: Names | None = None, **ra
 
 
 def refused(type: type[NodeType] = Everything, **raw: Any) -> list[Problem]:
-    made, problems = compile_parameters(type, raw, aliases={}, path=("p",))
+    made, problems = compile_parameters(type, raw, dialect=Dialect(), path=("p",))
     assert made is None
     return problems
 
@@ -246,7 +246,7 @@ def test_what_is_wrong_before_anything_runs(raw: dict[str, Any], code: str, path
 
 
 def test_an_unknown_parameter_like_no_other_is_ignored_with_a_warning() -> None:
-    made, [problem] = compile_parameters(Everything, {"url": "x", "zzzzz": 1}, aliases={}, path=())
+    made, [problem] = compile_parameters(Everything, {"url": "x", "zzzzz": 1}, dialect=Dialect(), path=())
     assert made is not None
     assert (problem.code, problem.severity) == ("W001", "warning")
 

@@ -11,7 +11,8 @@ from rune.core.errors import DefinitionError
 from rune.core.expressions import Expression
 from rune.core.node import Gathered, NodeType
 from rune.core.outcome import Outcome
-from rune.core.parameters import compile_parameters
+from rune.core.parameters import Dialect, compile_parameters
+from rune.nodes._guard import Guard
 
 NOW = 1_767_225_600.25
 """2026-01-01T00:00:00.250Z."""
@@ -53,7 +54,7 @@ class FakeContext:
         self.gathered = gathered
         self.logged: list[tuple[str, str]] = []
         self._credential = credential or {}
-        self._services = services or {}
+        self._services = {"guard": Guard(["*"]), **(services or {})}
 
     def evaluate(self, expression: Expression, names: Mapping[str, Any] | None = None) -> Any:
         return expression.evaluate(Names({**self.values, **(names or {})}))
@@ -76,7 +77,7 @@ class FakeContext:
 
 def made(type: type[NodeType], context: FakeContext, parameters: Mapping[str, Any]) -> NodeType:
     """The node with its parameters as the engine gives them; DefinitionError says what is wrong."""
-    compiled, problems = compile_parameters(type, parameters, aliases={}, path=())
+    compiled, problems = compile_parameters(type, parameters, dialect=Dialect(), path=())
     if compiled is None:
         raise DefinitionError(problems)
     return compiled.resolve(Names(context.values))

@@ -11,15 +11,37 @@ import msgspec
 from msgspec.structs import FieldInfo
 
 from rune.core.errors import NodeError, Problem
-from rune.core.expressions import Expression, ExpressionError, compile_expression, compile_template, suggest
+from rune.core.expressions import (
+    Expression,
+    ExpressionError,
+    Template,
+    compile_expression,
+    compile_template,
+    suggest,
+)
 from rune.core.fitting import Fitting, Misfit, Path, complaint, convert, members, plain
 from rune.core.node import NodeType
 
-__all__ = ["Parameters", "compile_parameters"]
+__all__ = ["Dialect", "Parameters", "compile_parameters"]
 
 _WORDS = re.compile(r"""(?=\b(\w+)|"([^"]*)"|'([^']*)')""")
 """Words and quoted texts, also where they overlap."""
 _CODES = {"wrong": "E014", "refused": "E014", "missing": "E013", "unknown": "E012"}
+
+
+class Dialect(msgspec.Struct, frozen=True):
+    """How the templates of a format are read."""
+
+    aliases: Mapping[str, str] = {}
+    """Ids of nodes by name."""
+    lenient: bool = False
+    """What does not exist is null, not an error."""
+    references: bool = True
+    """A bare `$name` is a reference, outside of `{{ }}` too."""
+
+    def template(self, value: Any) -> Template:
+        """A parameter tree, compiled."""
+        return compile_template(value, aliases=self.aliases, lenient=self.lenient, references=self.references)
 
 
 class Parameters:
@@ -45,11 +67,11 @@ class Parameters:
         fixed: Mapping[str, Any],
         moving: Mapping[str, Any],
         expressions: list[Expression],
-        aliases: Mapping[str, str],
+        dialect: Dialect,
     ) -> None:
         self._type = type
         self._fixed = fixed
-        self._template = compile_template(moving, aliases=aliases)
+        self._template = dialect.template(moving)
         self._shape = _shape(type, tuple(moving))
         self.names: frozenset[str] = self._template.names.union(type.reads, *(e.names for e in expressions))
         """The roots that any template or expression may read, such as `$fetch`."""
@@ -91,31 +113,31 @@ class Parameters:
 
 
 def compile_parameters(
-    type: type[NodeType], raw: Mapping[str, Any], *, aliases: Mapping[str, str], path: Path
+    type: type[NodeType], raw: Mapping[str, Any], *, dialect: Dialect, path: Path
 ) -> tuple[Parameters | None, list[Problem]]:
     """Compile the parameters of one node; without Parameters where a problem is an error."""
-    aliases = _used(aliases, raw)
-    compiler = _Compiler(type, aliases, path)
+    dialect = msgspec.structs.replace(dialect, aliases=_used(dialect.aliases, raw))
+    compiler = _Compiler(type, dialect, path)
     compiler.compile(raw)
     if any(problem.severity == "error" for problem in compiler.problems):
         return None, compiler.problems
     moving = [_fields(type)[name].name for name in compiler.moving]
     if said := complaint(type, compiler.fixed, moving):
         return None, [*compiler.problems, Problem("E014", f"{type.name}: {said}", path)]
-    made = Parameters(type, compiler.fixed, compiler.moving, compiler.expressions, aliases)
+    made = Parameters(type, compiler.fixed, compiler.moving, compiler.expressions, dialect)
     return made, compiler.problems
 
 
 class _Compiler:
     """Parts the parameters into what is fixed and what each step resolves, and collects what is wrong."""
 
-    def __init__(self, type: type[NodeType], aliases: Mapping[str, str], path: Path) -> None:
+    def __init__(self, type: type[NodeType], dialect: Dialect, path: Path) -> None:
         self.fixed: dict[str, Any] = {}
         self.moving: dict[str, Any] = {}
         self.expressions: list[Expression] = []
         self.problems: list[Problem] = []
         self._type = type
-        self._aliases = aliases
+        self._dialect = dialect
         self._path = path
 
     def compile(self, raw: Mapping[str, Any]) -> None:
@@ -155,7 +177,10 @@ class _Compiler:
     def _expression(self, source: str, path: Path) -> Expression | None:
         try:
             made = compile_expression(
-                source, aliases=self._aliases, numeric_strings=self._type.numeric_strings
+                source,
+                aliases=self._dialect.aliases,
+                lenient=self._dialect.lenient,
+                numeric_strings=self._type.numeric_strings,
             )
         except ExpressionError as error:
             self._broken(error, path)
@@ -168,7 +193,7 @@ class _Compiler:
         if "$" not in text and "{{" not in text:
             return False
         try:
-            constant = compile_template(text, aliases=self._aliases).constant
+            constant = self._dialect.template(text).constant
         except ExpressionError as error:
             self._broken(error, path)
             return True

@@ -12,7 +12,7 @@ from msgspec import Meta
 from rune.core.errors import DefinitionError, Problem
 from rune.core.fitting import Fitting
 from rune.core.node import NodeType, Role
-from rune.core.parameters import Parameters, compile_parameters
+from rune.core.parameters import Dialect, Parameters, compile_parameters
 from rune.core.workflow import ErrorPolicy, Node, Retry, Workflow
 from rune.formats.checks import check_joins, check_ways
 from rune.formats.document import Document, placed, read
@@ -130,6 +130,7 @@ def _nodes(raw: RawWorkflow, types: Mapping[str, type[NodeType]], problems: Prob
             node.credentials,
             node.trigger or type.trigger,
             type.pure and parameters is not None and parameters.deterministic,
+            node.pool,
         )
     return list(made.values())
 
@@ -156,7 +157,7 @@ def _parameters(
     node: RawNode, type: type[NodeType], aliases: Mapping[str, str], problems: Problems
 ) -> Parameters | None:
     path = (*node.path, "parameters")
-    parameters, found = compile_parameters(type, node.parameters, aliases=aliases, path=path)
+    parameters, found = compile_parameters(type, node.parameters, dialect=Dialect(aliases), path=path)
     problems.found += found
     if parameters and parameters.constant is None and type.role in (Role.GATHER, Role.MERGE):
         message = f"the parameters of {node.id!r} must be known before it runs: no templates in {type.name}"

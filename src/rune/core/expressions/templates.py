@@ -77,18 +77,25 @@ class Template:
 
 
 def compile_template(
-    value: Any, *, aliases: Mapping[str, str] = _NO_ALIASES, lenient: bool = False
+    value: Any,
+    *,
+    aliases: Mapping[str, str] = _NO_ALIASES,
+    lenient: bool = False,
+    references: bool = True,
 ) -> Template:
-    """Compile a parameter tree; an error's `where` is the path of the string inside the tree."""
+    """Compile a parameter tree; an error's `where` is the path of the string inside the tree.
+
+    Without `references`, a dollar sign outside of `{{ }}` is a dollar sign.
+    """
     try:
-        return _tree(value, aliases, lenient)
+        return _tree(value, aliases, lenient, references)
     except RecursionError:
         raise too_deep("the value") from None
 
 
-def _tree(value: Any, aliases: Mapping[str, str], lenient: bool) -> Template:
+def _tree(value: Any, aliases: Mapping[str, str], lenient: bool, references: bool) -> Template:
     if type(value) is str:
-        return _string(value, aliases, lenient)
+        return _string(value, aliases, lenient, references)
     members: list[tuple[Any, Any]]
     if isinstance(value, dict):
         members = list(value.items())
@@ -103,7 +110,7 @@ def _tree(value: Any, aliases: Mapping[str, str], lenient: bool) -> Template:
         if not isinstance(member, str | dict | list):
             continue
         try:
-            template = _tree(member, aliases, lenient)
+            template = _tree(member, aliases, lenient, references)
         except ExpressionError as error:
             error.where = (key, *error.where)
             raise
@@ -136,21 +143,21 @@ def _container(value: Any, runs: list[tuple[Any, Run]]) -> Run:
 # Strings
 
 
-def _string(text: str, aliases: Mapping[str, str], lenient: bool) -> Template:
-    if "{{" not in text and "$" not in text:
+def _string(text: str, aliases: Mapping[str, str], lenient: bool, references: bool) -> Template:
+    if "{{" not in text and not (references and "$" in text):
         return Template(text)
     known = relevant(aliases, text)
-    key = (text, lenient, known)
+    key = (text, lenient, references, known)
     found: Template | None = _cache.get(key)
     if found is None:
-        found = _compile(text, Compiler(text, dict(known), lenient=lenient))
+        found = _compile(text, Compiler(text, dict(known), lenient=lenient), references)
         if len(text) <= MAX_SOURCE:
             _cache.put(key, found)
     return found
 
 
-def _compile(text: str, compiler: Compiler) -> Template:
-    pieces = _pieces(text, compiler)
+def _compile(text: str, compiler: Compiler, references: bool) -> Template:
+    pieces = _pieces(text, compiler, references)
     runs = [piece for piece in pieces if not isinstance(piece, str)]
     if not runs:
         return Template(text)
@@ -158,11 +165,11 @@ def _compile(text: str, compiler: Compiler) -> Template:
     return Template(text, _sourced(run, text), frozenset(compiler.names), compiler.deterministic)
 
 
-def _pieces(text: str, compiler: Compiler) -> list[str | Run]:
+def _pieces(text: str, compiler: Compiler, references: bool) -> list[str | Run]:
     """Return the plain parts and the closures of the others, in order."""
     pieces: list[str | Run] = []
     plain = position = 0
-    while (position := _next_mark(text, position)) >= 0:
+    while (position := _next_mark(text, position, references)) >= 0:
         if text[position] == "{":
             tokens, end = tokenize(text, position + 2, embedded=True)
             run = compiler.compile(parse(tokens, text)).run
@@ -182,9 +189,12 @@ def _pieces(text: str, compiler: Compiler) -> list[str | Run]:
     return pieces
 
 
-def _next_mark(text: str, start: int) -> int:
-    """Return where the next `{{` or dollar sign stands, or -1."""
-    braces, dollar = text.find("{{", start), text.find("$", start)
+def _next_mark(text: str, start: int, references: bool) -> int:
+    """Return where the next `{{` or, if it may be a reference, dollar sign stands, or -1."""
+    braces = text.find("{{", start)
+    if not references:
+        return braces
+    dollar = text.find("$", start)
     return max(braces, dollar) if braces < 0 or dollar < 0 else min(braces, dollar)
 
 

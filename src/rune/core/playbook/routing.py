@@ -1,0 +1,57 @@
+"""Where a token goes when a step has ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from rune.core.errors import ErrorInfo
+from rune.core.expressions import ExpressionError
+from rune.core.playbook.memory import Memory
+from rune.core.playbook.program import Arc, Program, holds
+
+__all__ = ["END", "Route", "route"]
+
+END = "~end"
+"""The port of a token that ends here."""
+
+
+class Route(Struct, frozen=True):
+    """The edges a token goes along, the arguments it takes along each, and the failure nobody met."""
+
+    ports: tuple[str, ...]
+    args: dict[str, Any]
+    unmet: ErrorInfo | None = None
+
+
+def route(program: Program, memory: Memory, event: str, error: ErrorInfo | None = None) -> Route:
+    """The arcs whose guards hold: the first of them, or all."""
+    memory.know(event={"name": event})
+    taken: list[Arc] = []
+    for arc in program.arcs:
+        if holds(arc.when, memory):
+            taken.append(arc)
+            if not program.inclusive:
+                break
+    if not taken:
+        return Route((END,), {}, error or _dead_end(program))
+    args: dict[str, Any] = {}
+    try:
+        for arc in taken:
+            args[arc.edge] = arc.args.resolve(memory) if arc.args is not None else {}
+    except ExpressionError as wrong:
+        info = ErrorInfo(
+            f"step '{program.step}': the args of `next` cannot be evaluated: {wrong}", "PLAYBOOK_ARGS"
+        )
+        return Route((END,), {}, info)
+    return Route(tuple(arc.edge for arc in taken), args)
+
+
+def _dead_end(program: Program) -> ErrorInfo | None:
+    if not program.must_go_on:
+        return None
+    return ErrorInfo(
+        f"step '{program.step}' ended and no arc of its `next` was taken, which `no_next_is_error` forbids",
+        "PLAYBOOK_NO_NEXT",
+    )
