@@ -60,7 +60,9 @@ class Scoping:
 def scoping(flow: Workflow) -> Scoping:
     """Give every node its one static scope."""
     found = Scoping()
-    for id in topological(flow):
+    order = topological(flow)
+    known = set(order)
+    for id in order:
         found.scope.setdefault(id, ())
         inside = _inside(flow, id, found)
         for edge in flow.outgoing[id]:
@@ -69,10 +71,14 @@ def scoping(flow: Workflow) -> Scoping:
             if flow.nodes[id].role is Role.GATHER:
                 outer = inside
             scope = outer if edge.is_error else inside
-            known = found.scope.setdefault(edge.dst, scope)
+            first = found.scope.setdefault(edge.dst, scope)
             found.via.setdefault(edge.dst, id)
-            if known != scope:
+            if first != scope:
                 found.clashes.append((edge.dst, found.via[edge.dst], id))
+            if edge.dst not in known:
+                # It is on a cycle, or behind one: its turn comes after those that wait for nobody.
+                known.add(edge.dst)
+                order.append(edge.dst)
     return found
 
 

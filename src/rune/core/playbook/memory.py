@@ -22,7 +22,7 @@ class Memory:
 
     def __init__(self, branch: Scope, names: Mapping[str, Any]) -> None:
         self._branch = branch
-        self._names: dict[str, Any] = {"iter": {}, "results": {}, "_prev": None, **names}
+        self._names: dict[str, Any] = {"iter": {}, "results": {}, "_prev": None, "_index": 0, **names}
         self.shared: dict[str, Any] = {}
         """What the run adds to values that many runs share, by name."""
 
@@ -55,6 +55,9 @@ class Memory:
         else:
             # In place, for those that share it; the values themselves are never changed.
             self._names[where].update(values)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
 
     def __getitem__(self, name: str) -> Any:
         return self._names[name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -38,7 +38,7 @@ class Ended(Struct, frozen=True):
 Pipeline = Generator[Call | Rest, Any, Ended]
 
 
-def run_pipeline(tasks: list[Task] | tuple[Task, ...], memory: Memory) -> Pipeline:
+def run_pipeline(tasks: Sequence[Task], memory: Memory) -> Pipeline:
     """Run the tasks from the first on, as their rules say."""
     places = {task.label: at for at, task in enumerate(tasks)}
     at, attempt = 0, 1

@@ -1,0 +1,410 @@
+"""The shape of a playbook: every field read with its type, every problem kept with its path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from rune.core.fitting import show
+from rune.formats.places import Path
+from rune.formats.shape import Fields, Problems
+
+__all__ = ["RawArc", "RawFanout", "RawLoop", "RawPlaybook", "RawStep", "RawTask", "read_playbook"]
+
+_DOCUMENT = (
+    "apiVersion",
+    "kind",
+    "metadata",
+    "executor",
+    "workload",
+    "workflow",
+    "workbook",
+    "compatibility",
+)
+_EXECUTOR = ("kind", "profile", "spec")
+_EXECUTOR_SPEC = ("entry_step", "final_step", "no_next_is_error", "pool", "loop_mode", "fanout")
+_STEP = ("step", "desc", "spec", "when", "args", "loop", "tool", "next")
+_STEP_SPEC = ("next_mode", "timeout", "lease", "loop_mode", "fanout", "pool")
+_LOOP = ("in", "iterator", "spec")
+_LOOP_SPEC = ("mode", "max_in_flight")
+_FANOUT = (
+    "allow_partial",
+    "fail_fast",
+    "max_job_retries",
+    "max_shards",
+    "max_concurrent",
+    "queue_ttl",
+    "key",
+    "reducers",
+)
+_REDUCERS = ("sum", "min", "max", "append", "merge")
+
+
+class RawTask(Struct, frozen=True):
+    """A task as written."""
+
+    path: Path
+    label: str
+    kind: str
+    parameters: Mapping[str, Any]
+    rules: list[tuple[Mapping[str, Any], Path]]
+
+
+class RawArc(Struct, frozen=True):
+    """An entry of `next` as written."""
+
+    path: Path
+    step: str
+    when: Any = None
+    args: Any = None
+
+
+class RawLoop(Struct, frozen=True):
+    """A loop as written."""
+
+    path: Path
+    source: Any
+    iterator: str
+    parallel: bool
+    in_flight: int
+
+
+class RawFanout(Struct, frozen=True, kw_only=True):
+    """The policies of a fan-out; a step's own come before the executor's."""
+
+    path: Path
+    allow_partial: bool = False
+    fail_fast: bool = False
+    max_job_retries: int = 3
+    max_shards: int | None = None
+    max_concurrent: int | None = None
+    queue_ttl: float = 24 * 3600.0
+    key: Any = None
+    reducers: Mapping[str, str] = {}
+
+
+class RawStep(Struct, frozen=True, kw_only=True):
+    """A step as written, with what it takes over from the executor."""
+
+    path: Path
+    name: str
+    when: Any
+    args: Any
+    loop: RawLoop | None
+    fanout: RawFanout | None
+    """Set where the loop is spread over workers."""
+    tasks: list[RawTask]
+    arcs: list[RawArc]
+    inclusive: bool
+    timeout: float | None
+    lease: float | None
+    pool: str
+    vars: Mapping[str, Any]
+
+
+class RawPlaybook(Struct, frozen=True, kw_only=True):
+    """A playbook as written; steps that make no sense at all are left out."""
+
+    name: str
+    entry: str
+    final: str
+    must_go_on: bool
+    workload: Mapping[str, Any]
+    steps: list[RawStep]
+    vars: Mapping[str, Any]
+    old_names: bool
+
+
+class _Executor(Struct, frozen=True):
+    entry: str
+    final: str
+    must_go_on: bool
+    pool: str
+    loop_mode: str
+    fanout: Fields
+
+
+def read_playbook(data: Mapping[str, Any], problems: Problems) -> RawPlaybook:
+    """Read the whole document."""
+    fields = Fields(data, (), problems)
+    fields.spelling(_DOCUMENT)
+    old_names = fields.flag("compatibility")
+    _check_kind(fields)
+    metadata = Fields(fields.object("metadata") or {}, ("metadata",), problems)
+    name = metadata.text("name", "the playbook's metadata")
+    executor = _read_executor(fields)
+    vars = _old_vars(fields, old_names)
+    workbook = _read_workbook(fields)
+    steps = [
+        _read_step(item, path, problems, executor, workbook, old_names)
+        for item, path in fields.objects("workflow")
+    ]
+    if not steps:
+        problems.error(
+            "E011", "the playbook has no steps in 'workflow'", ("workflow",) if "workflow" in data else ()
+        )
+    return RawPlaybook(
+        name=name,
+        entry=executor.entry or (steps[0].name if steps else ""),
+        final=executor.final,
+        must_go_on=executor.must_go_on,
+        workload=fields.object("workload") or {},
+        steps=steps,
+        vars=vars,
+        old_names=old_names,
+    )
+
+
+def _check_kind(fields: Fields) -> None:
+    version = fields.text("apiVersion", "the playbook")
+    if version and version != "noetl.io/v2":
+        message = f"apiVersion {show(version)} is not one this Rune reads"
+        fields.problems.error("E040", message, ("apiVersion",), "write 'noetl.io/v2'")
+
+
+def _old_vars(fields: Fields, old_names: bool) -> Mapping[str, Any]:
+    if "vars" in fields.value and not old_names:
+        fields.problems.error(
+            "E048",
+            "`vars` belongs to a step run, not to the document or the step",
+            (*fields.path, "vars"),
+            "put defaults into `workload`, or say `compatibility: true`",
+        )
+    return fields.object("vars") or {}
+
+
+def _read_executor(fields: Fields) -> _Executor:
+    problems = fields.problems
+    outer = Fields(fields.object("executor") or {}, ("executor",), problems)
+    outer.spelling(_EXECUTOR)
+    kind = outer.text("kind") or outer.text("profile")
+    if kind and kind not in ("distributed", "local", "hybrid"):
+        problems.error(
+            "E040",
+            f"unknown executor kind {show(kind)}",
+            ("executor", "kind"),
+            "local, hybrid or distributed",
+        )
+    spec = Fields(outer.object("spec") or {}, ("executor", "spec"), problems)
+    spec.spelling(_EXECUTOR_SPEC)
+    fanout = Fields(spec.object("fanout") or {}, (*spec.path, "fanout"), problems)
+    return _Executor(
+        spec.text("entry_step"),
+        spec.text("final_step"),
+        spec.flag("no_next_is_error"),
+        spec.pool(),
+        _loop_mode(spec),
+        fanout,
+    )
+
+
+def _loop_mode(spec: Fields) -> str:
+    mode = spec.text("loop_mode")
+    if mode not in ("", "local", "fanout"):
+        spec.problems.error(
+            "E043", f"unknown loop_mode {show(mode)}", (*spec.path, "loop_mode"), "local or fanout"
+        )
+        return ""
+    return mode
+
+
+def _read_workbook(fields: Fields) -> Mapping[str, Mapping[str, Any]]:
+    """The named tasks that `kind: workbook` stands for."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for item, path in fields.objects("workbook"):
+        task = Fields(item, path, fields.problems)
+        name = task.text("name", "a task of the workbook")
+        tool = task.object("tool")
+        found[name] = tool if tool is not None else {k: v for k, v in item.items() if k != "name"}
+    return found
+
+
+def _read_step(
+    item: Mapping[str, Any],
+    path: Path,
+    problems: Problems,
+    executor: _Executor,
+    workbook: Mapping[str, Mapping[str, Any]],
+    old_names: bool,
+) -> RawStep:
+    fields = Fields(item, path, problems)
+    fields.spelling(_STEP)
+    name = fields.identifier("step", "a step")
+    spec = Fields(fields.object("spec") or {}, (*path, "spec"), problems)
+    spec.spelling(_STEP_SPEC)
+    loop = _read_loop(fields, name)
+    tasks = list(_tasks(fields, workbook))
+    arcs = list(_arcs(fields))
+    if not tasks and not arcs and "tool" not in item and "next" not in item:
+        problems.error("E045", f"step {name!r} has neither `tool` nor `next`", path)
+    mode = spec.text("next_mode")
+    if mode not in ("", "exclusive", "inclusive"):
+        problems.error(
+            "E041", f"unknown next_mode {show(mode)}", (*spec.path, "next_mode"), "exclusive or inclusive"
+        )
+    spread = (_loop_mode(spec) or executor.loop_mode) == "fanout"
+    lease = Fields(spec.object("lease") or {}, (*spec.path, "lease"), problems)
+    return RawStep(
+        path=path,
+        name=name,
+        when=item.get("when"),
+        args=fields.object("args"),
+        loop=loop,
+        fanout=_read_fanout(spec, executor.fanout) if spread and loop is not None else None,
+        tasks=tasks,
+        arcs=arcs,
+        inclusive=mode == "inclusive",
+        timeout=_seconds(spec, "timeout"),
+        lease=_seconds(lease, "ttl"),
+        pool=spec.pool(executor.pool),
+        vars=_old_vars(fields, old_names),
+    )
+
+
+def _seconds(fields: Fields, name: str) -> float | None:
+    value = fields.value.get(name)
+    if value is None:
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+        return float(value)
+    fields.problems.error("E010", f"{name!r} must be seconds, not {show(value)}", (*fields.path, name))
+    return None
+
+
+def _read_loop(fields: Fields, step: str) -> RawLoop | None:
+    found = fields.object("loop")
+    if found is None:
+        return None
+    path, problems = (*fields.path, "loop"), fields.problems
+    loop = Fields(found, path, problems)
+    loop.spelling(_LOOP)
+    iterator = loop.text("iterator")
+    for name in ("in", "iterator"):
+        if not found.get(name):
+            problems.error(
+                "E043",
+                f"the loop of step {step!r} has no {name!r}",
+                path,
+                "a loop needs both `in` and `iterator`",
+            )
+    spec = Fields(loop.object("spec") or {}, (*path, "spec"), problems)
+    spec.spelling(_LOOP_SPEC)
+    mode = spec.text("mode")
+    if mode not in ("", "sequential", "parallel"):
+        problems.error(
+            "E043", f"unknown loop mode {show(mode)}", (*spec.path, "mode"), "sequential or parallel"
+        )
+    return RawLoop(path, found.get("in"), iterator, mode == "parallel", _count(spec, "max_in_flight", 10))
+
+
+def _count(fields: Fields, name: str, default: Any, least: int = 1) -> Any:
+    value = fields.value.get(name)
+    if value is None:
+        return default
+    if isinstance(value, int) and not isinstance(value, bool) and value >= least:
+        return value
+    message = f"{name!r} must be a whole number of at least {least}, not {show(value)}"
+    fields.problems.error("E043", message, (*fields.path, name))
+    return default
+
+
+def _read_fanout(spec: Fields, common: Fields) -> RawFanout:
+    own = Fields(spec.object("fanout") or {}, (*spec.path, "fanout"), spec.problems)
+    own.spelling(_FANOUT)
+    value = {**common.value, **own.value}
+    path = own.path if own.value else common.path
+    fields = Fields(value, path, spec.problems)
+    allow_partial, fail_fast = fields.flag("allow_partial"), fields.flag("fail_fast")
+    if allow_partial and fail_fast:
+        message = "`fail_fast` and `allow_partial` contradict each other"
+        spec.problems.error("E049", message, path, "keep one of them")
+    reducers = fields.object("reducers") or {}
+    for name, op in reducers.items():
+        if op not in _REDUCERS:
+            message = f"unknown reducer {show(op)}"
+            spec.problems.error("E049", message, (*path, "reducers", name), ", ".join(_REDUCERS))
+    return RawFanout(
+        path=path,
+        allow_partial=allow_partial,
+        fail_fast=fail_fast,
+        max_job_retries=_count(fields, "max_job_retries", 3, 0),
+        max_shards=_count(fields, "max_shards", None),
+        max_concurrent=_count(fields, "max_concurrent", None),
+        queue_ttl=_seconds(fields, "queue_ttl") or 24 * 3600.0,
+        key=fields.value.get("key"),
+        reducers=reducers,
+    )
+
+
+def _tasks(fields: Fields, workbook: Mapping[str, Mapping[str, Any]]) -> Iterator[RawTask]:
+    """The tasks of a pipeline; a single tool is a pipeline of one."""
+    tool, path, problems = fields.value.get("tool"), (*fields.path, "tool"), fields.problems
+    if tool is None:
+        return
+    if isinstance(tool, dict):
+        yield _task("tool", tool, path, problems, workbook)
+        return
+    if not isinstance(tool, list) or not tool:
+        problems.error("E045", f"a pipeline is a list of tasks, or one task, not {show(tool)}", path)
+        return
+    labels: set[str] = set()
+    for index, entry in enumerate(tool):
+        at = (*path, index)
+        if not isinstance(entry, dict) or len(entry) != 1:
+            hint = "write `- label: {kind: …}`"
+            problems.error("E045", "a task of a pipeline has exactly one label", at, hint)
+            continue
+        ((label, task),) = entry.items()
+        if label in labels:
+            problems.error("E042", f"two tasks are called {label!r}", (*at, label))
+        labels.add(label)
+        if isinstance(task, dict):
+            yield _task(label, task, (*at, label), problems, workbook)
+        else:
+            problems.error(
+                "E045", f"task {label!r} must be an object with a `kind`, not {show(task)}", (*at, label)
+            )
+
+
+def _task(
+    label: str,
+    task: Mapping[str, Any],
+    path: Path,
+    problems: Problems,
+    workbook: Mapping[str, Mapping[str, Any]],
+) -> RawTask:
+    fields = Fields(task, path, problems)
+    if "case" in task:
+        problems.error("E046", "`case` is not part of this version", (*path, "case"), "write `eval` rules")
+    kind = fields.text("kind", f"task {label!r}")
+    rules = list(fields.objects("eval"))
+    parameters = {key: value for key, value in task.items() if key not in ("kind", "eval", "desc", "case")}
+    if kind == "workbook":
+        named = workbook.get(str(parameters.get("name", "")))
+        if named is None:
+            problems.error(
+                "E044", f"the workbook has no task {show(parameters.get('name'))}", (*path, "name")
+            )
+            named = {"kind": "noop"}
+        kind = str(named.get("kind", ""))
+        own = {key: value for key, value in parameters.items() if key != "name"}
+        parameters = {**{key: value for key, value in named.items() if key not in ("kind", "eval")}, **own}
+    return RawTask(path, label, kind, parameters, rules)
+
+
+def _arcs(fields: Fields) -> Iterator[RawArc]:
+    """The arcs of `next`; a name, or a list of names, is short for them."""
+    given, path, problems = fields.value.get("next"), (*fields.path, "next"), fields.problems
+    entries = given if isinstance(given, list) else [] if given is None else [given]
+    for index, entry in enumerate(entries):
+        at = (*path, index) if isinstance(given, list) else path
+        if isinstance(entry, str):
+            yield RawArc(at, entry)
+        elif isinstance(entry, dict):
+            arc = Fields(entry, at, problems)
+            arc.spelling(("step", "when", "args"))
+            yield RawArc(at, arc.text("step", "an arc of `next`"), entry.get("when"), arc.object("args"))
+        else:
+            problems.error("E041", f"an arc of `next` is a step's name or an object, not {show(entry)}", at)

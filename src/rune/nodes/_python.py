@@ -1,0 +1,151 @@
+"""User code in processes of its own: no secret of the engine in reach, and bounded in time and memory."""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rune.core.errors import NodeError
+
+__all__ = ["Limits", "Python"]
+
+_SERVER = Path(__file__).with_name("_forkserver.py")
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What one run may use."""
+
+    seconds: float = 300.0
+    memory: int = 1 << 30
+    file: int = 256 << 20
+
+
+class Python:
+    """Runs code in forks of one clean process, which is started when it is first needed."""
+
+    def __init__(self) -> None:
+        self._server: subprocess.Popen[bytes] | None = None
+        self._channel: socket.socket | None = None
+        self._sending = asyncio.Lock()
+
+    async def run(self, code: str, args: dict[str, Any], limits: Limits) -> tuple[Any, str]:
+        """The result of the code, and what it printed; NodeError says how it failed."""
+        request = msgspec.json.encode({"code": code, "args": args, "limits": limits})
+        reading = await self._ask(request)
+        try:
+            # A little later than the child's own alarm, which is the one that should ring.
+            async with asyncio.timeout(limits.seconds + 5):
+                data = await _answer(reading)
+        finally:
+            reading.close()
+        if not data:
+            raise NodeError(
+                _ended(limits), "CODE_KILLED", {"seconds": limits.seconds, "memory": limits.memory}
+            )
+        answer = msgspec.json.decode(data)
+        if "error" in answer:
+            error = answer["error"]
+            at = f" (line {error['line']})" if error["line"] else ""
+            raise NodeError(
+                f"{error['exception']}: {error['message']}{at}",
+                "CODE_RAISED",
+                {**error, "printed": answer["printed"][-2000:]},
+            )
+        return answer["result"], answer["printed"]
+
+    async def _ask(self, request: bytes) -> Pipe:
+        """Hand a request to the server; where the answer comes."""
+        async with self._sending:
+            channel = self._started()
+            reading, writing = os.pipe()
+            os.set_blocking(reading, False)
+            try:
+                loop = asyncio.get_running_loop()
+                ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [writing]))]
+                channel.sendmsg([len(request).to_bytes(8, "big")], ancillary)
+                await loop.sock_sendall(channel, request)
+            except BaseException:
+                os.close(reading)
+                raise
+            finally:
+                os.close(writing)
+        return Pipe(reading)
+
+    def _started(self) -> socket.socket:
+        if self._channel is None or self._server is None or self._server.poll() is not None:
+            ours, theirs = socket.socketpair()
+            ours.setblocking(False)
+            self._server = subprocess.Popen(
+                [sys.executable, "-I", str(_SERVER)],
+                stdin=theirs.fileno(),
+                env={"PATH": os.defpath},
+                close_fds=True,
+            )
+            theirs.close()
+            self._channel = ours
+        return self._channel
+
+    async def close(self) -> None:
+        """End the server; what still runs ends by its own alarm."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+        if self._server is not None:
+            await asyncio.to_thread(self._server.wait)
+
+
+class Pipe:
+    """The reading end of an answer; closing it before the end ends the process that writes it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.pid = 0
+
+    def close(self) -> None:
+        """Stop listening."""
+        os.close(self.descriptor)
+        if self.pid:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+
+async def _answer(pipe: Pipe) -> bytes:
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    data = bytearray()
+    loop.add_reader(pipe.descriptor, readable.set)
+    try:
+        while True:
+            try:
+                part = os.read(pipe.descriptor, 1 << 16)
+            except BlockingIOError:
+                readable.clear()
+                await readable.wait()
+                continue
+            if not part:
+                break
+            data += part
+            if not pipe.pid and b"\n" in data:
+                head, _, rest = bytes(data).partition(b"\n")
+                pipe.pid, data = int(head), bytearray(rest)
+    finally:
+        loop.remove_reader(pipe.descriptor)
+    pipe.pid = 0
+    return bytes(data)
+
+
+def _ended(limits: Limits) -> str:
+    return (
+        f"the code was ended before it gave a result: it may take {limits.seconds:g} s "
+        f"and {limits.memory >> 20} MB"
+    )

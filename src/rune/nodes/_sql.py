@@ -1,0 +1,162 @@
+"""Connections to SQL databases that steps of a worker share, and what a statement gave as JSON."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from rune.core.errors import NodeError
+from rune.nodes._statements import statements
+
+if TYPE_CHECKING:
+    import asyncpg
+
+__all__ = ["Databases", "Ran"]
+
+_POOL = 8
+"""Connections to one database, at most."""
+_ROWS = 100_000
+"""Rows that one statement may give."""
+
+
+class Ran(msgspec.Struct, frozen=True):
+    """What one statement gave."""
+
+    status: str
+    rows: list[dict[str, Any]]
+    row_count: int
+    columns: list[str]
+
+
+class Databases:
+    """Pools of PostgreSQL by address, opened when first needed; a DuckDB file is opened for each use."""
+
+    def __init__(self) -> None:
+        self._pools: dict[str, asyncpg.Pool[Any]] = {}
+
+    async def postgres(
+        self, credential: Mapping[str, Any], command: str, params: Sequence[Any], timeout: float
+    ) -> list[Ran]:
+        """Run the statements of a command in one transaction."""
+        import asyncpg
+
+        try:
+            pool = await self._pool(credential)
+            async with pool.acquire(timeout=timeout) as connection, connection.transaction():
+                return [
+                    await _run(connection, statement, params, timeout) for statement in statements(command)
+                ]
+        except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            code = getattr(error, "sqlstate", None) or "interface"
+            passing = code[:2] in ("08", "40", "53", "57")
+            raise NodeError(str(error), "SQL_ERROR", {"sqlstate": code}, retryable=passing) from error
+        except (OSError, TimeoutError) as error:
+            raise NodeError(
+                f"PostgreSQL is out of reach: {str(error) or 'it took too long'}",
+                "SQL_CONNECTION",
+                retryable=True,
+            ) from error
+
+    async def _pool(self, credential: Mapping[str, Any]) -> asyncpg.Pool[Any]:
+        import asyncpg
+
+        key = msgspec.json.encode(dict(credential), order="deterministic").decode()
+        pool = self._pools.get(key)
+        if pool is None:
+            pool = await asyncpg.create_pool(**_address(credential), min_size=0, max_size=_POOL)
+            # Somebody else may have opened one while we did.
+            known = self._pools.setdefault(key, pool)
+            if known is not pool:
+                await pool.close()
+            pool = known
+        return pool
+
+    def duckdb(self, database: str, command: str, params: Sequence[Any]) -> list[Ran]:
+        """Run the statements of a command; this blocks, so it is for a thread."""
+        try:
+            import duckdb
+        except ModuleNotFoundError as error:
+            raise NodeError(
+                "this needs the package duckdb: pip install 'rune-engine[duckdb]'", "SQL_DRIVER"
+            ) from error
+        try:
+            with duckdb.connect(database or ":memory:") as connection:
+                return [_run_duckdb(connection, statement, params) for statement in statements(command)]
+        except duckdb.Error as error:
+            raise NodeError(str(error), "SQL_ERROR", {"kind": type(error).__name__}) from error
+
+    async def close(self) -> None:
+        """Close every connection."""
+        pools, self._pools = list(self._pools.values()), {}
+        for pool in pools:
+            await pool.close()
+
+
+def _address(credential: Mapping[str, Any]) -> dict[str, Any]:
+    if "dsn" in credential or "url" in credential:
+        return {"dsn": credential.get("dsn") or credential["url"]}
+    names = {"host": "host", "port": "port", "user": "user", "username": "user", "password": "password"}
+    names |= {"database": "database", "dbname": "database", "db": "database"}
+    found = {names[key]: value for key, value in credential.items() if key in names}
+    if not found:
+        raise NodeError(
+            "the credential does not say where PostgreSQL is: it needs `dsn`, or `host`, `user`, `password` "
+            "and `database`",
+            "SQL_CREDENTIAL",
+        )
+    return found
+
+
+async def _run(connection: Any, statement: str, params: Sequence[Any], timeout: float) -> Ran:
+    prepared = await connection.prepare(statement, timeout=timeout)
+    wanted = len(prepared.get_parameters())
+    records = await prepared.fetch(*params[:wanted], timeout=timeout)
+    columns = [attribute.name for attribute in prepared.get_attributes()]
+    status = prepared.get_statusmsg()
+    return _ran(status, columns, [list(record.values()) for record in records])
+
+
+def _run_duckdb(connection: Any, statement: str, params: Sequence[Any]) -> Ran:
+    cursor = connection.execute(statement, list(params) if "?" in statement or "$" in statement else [])
+    columns = [column[0] for column in cursor.description or ()]
+    rows = cursor.fetchmany(_ROWS + 1) if columns else []
+    return _ran("OK", columns, rows)
+
+
+def _ran(status: str, columns: list[str], rows: Sequence[Sequence[Any]]) -> Ran:
+    if len(rows) > _ROWS:
+        raise NodeError(
+            f"the statement gave more than {_ROWS:,} rows; limit it, or write them to a table",
+            "SQL_TOO_MANY_ROWS",
+        )
+    made = [dict(zip(columns, map(_plain, row), strict=True)) for row in rows]
+    changed = status.rpartition(" ")[2]
+    return Ran(status, made, len(made) if columns or not changed.isdecimal() else int(changed), columns)
+
+
+def _plain(value: Any) -> Any:
+    """A value of a database as JSON has it."""
+    match value:
+        case decimal.Decimal():
+            return int(value) if value == value.to_integral_value() and value.is_finite() else float(value)
+        case datetime.datetime() | datetime.date() | datetime.time():
+            return value.isoformat()
+        case datetime.timedelta():
+            return value.total_seconds()
+        case uuid.UUID():
+            return str(value)
+        case bytes() | bytearray() | memoryview():
+            return bytes(value).hex()
+        case list() | tuple() | set():
+            return [_plain(part) for part in value]
+        case dict():
+            return {str(key): _plain(part) for key, part in value.items()}
+        case None | bool() | int() | float() | str():
+            return value
+        case _:
+            return str(value)

@@ -1,0 +1,1 @@
+"""The node types that playbooks compile to; no workflow names them."""

@@ -1,0 +1,1 @@
+"""The tools of playbooks, one file a kind; a new one is a new file."""

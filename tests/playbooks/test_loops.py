@@ -1,0 +1,181 @@
+"""Loops on one worker, and the same loops spread over many."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.playbooks.playing import play, problems_of
+
+SQUARES = """
+executor: {{spec: {{loop_mode: {mode}}}}}
+workload: {{items: [3, 1, 2]}}
+workflow:
+  - step: squares
+    loop: {{in: "{{{{ workload.items }}}}", iterator: n, spec: {{mode: {order}}}}}
+    tool:
+      - square: {{kind: python, args: {{n: "{{{{ iter.n }}}}"}}, code: result = n * n}}
+    next: [{{step: sum, args: {{all: "{{{{ squares.results }}}}"}}}}]
+  - {{step: sum, tool: {{kind: python, code: result = sum(all)}}}}
+"""
+
+
+@pytest.mark.parametrize("order", ["sequential", "parallel"])
+@pytest.mark.parametrize("mode", ["local", "fanout"])
+async def test_a_loop_keeps_the_order_of_its_elements(mode: str, order: str) -> None:
+    played = await play(SQUARES.format(mode=mode, order=order))
+    assert played.steps["squares"] == {"results": [9, 1, 4], "count": 3}
+    assert played.steps["sum"] == 14
+    assert played.events("squares") == ["loop.done"]
+
+
+@pytest.mark.parametrize("mode", ["local", "fanout"])
+async def test_an_empty_collection_is_a_loop_that_is_done(mode: str) -> None:
+    played = await play(SQUARES.format(mode=mode, order="sequential"), {"items": []})
+    assert played.steps["squares"] == {"results": [], "count": 0}
+
+
+async def test_a_sequential_loop_may_collect_into_vars() -> None:
+    played = await play("""
+    workflow:
+      - step: collect
+        loop: {in: [1, 2, 3], iterator: n}
+        tool:
+          - add:
+              kind: noop
+              eval: [{else: {do: continue, set_vars: {sum: "{{ (vars.sum | default(0)) + iter.n }}"}}}]
+        next: [{step: show, args: {sum: "{{ vars.sum }}"}}]
+      - {step: show, tool: {kind: python, code: result = sum}}
+    """)
+    assert played.steps["show"] == 6
+
+
+async def test_after_a_failed_iteration_no_more_are_started() -> None:
+    played = await play("""
+    workflow:
+      - step: loop
+        loop: {in: [1, 2, 3], iterator: n}
+        tool: {kind: python, args: {n: "{{ iter.n }}"}, code: "assert n < 2; result = n"}
+    """)
+    assert played.status == "failed"
+    assert played.error is not None
+    assert played.error.details is not None
+    assert played.error.details["iter_index"] == 1
+    (told,) = [m for m in played.told if m.node_id == "loop" and m.status == "failed"]
+    assert told.details is not None
+    assert len(told.details["tasks"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("policy", "status", "fanin"),
+    [
+        ("{max_job_retries: 0}", "failed", "failed"),
+        ("{max_job_retries: 0, allow_partial: true}", "completed", "partial"),
+        ("{max_job_retries: 0, fail_fast: true}", "failed", "failed"),
+    ],
+)
+async def test_failed_shards_fail_the_step_as_its_policy_says(policy: str, status: str, fanin: str) -> None:
+    played = await play(f"""
+    workflow:
+      - step: loop
+        spec: {{loop_mode: fanout, fanout: {policy}}}
+        loop: {{in: [1, 2, 3], iterator: n}}
+        tool: {{kind: python, args: {{n: "{{{{ iter.n }}}}"}}, code: "assert n != 2; result = n"}}
+        next:
+          - {{step: seen, when: "{{{{ fanin.status == '{fanin}' and event.name != 'step.failed' }}}}"}}
+      - {{step: seen, tool: {{kind: noop}}}}
+    """)
+    assert played.status == status
+    assert ("seen" in played.steps) == (status == "completed")
+
+
+async def test_a_shard_is_tried_again_as_a_whole() -> None:
+    played = await play("""
+    workflow:
+      - step: loop
+        spec: {loop_mode: fanout, fanout: {max_job_retries: 2}}
+        loop: {in: [1], iterator: n}
+        tool: {kind: python, code: raise ValueError}
+    """)
+    attempts = [m.attempt for m in played.told if m.node_id == "loop~shard" and m.status == "failed"]
+    assert attempts == [1, 2, 3]
+
+
+async def test_reducers_fold_what_the_shards_share() -> None:
+    played = await play("""
+    workflow:
+      - step: loop
+        spec:
+          loop_mode: fanout
+          fanout: {reducers: {total: sum, least: min, most: max, all: append, by: merge}}
+        loop: {in: [3, 1, 2], iterator: n}
+        tool:
+          - one:
+              kind: noop
+              eval:
+                - else:
+                    do: continue
+                    set_shared:
+                      total: "{{ iter.n }}"
+                      least: "{{ iter.n }}"
+                      most: "{{ iter.n }}"
+                      all: "{{ iter.n }}"
+                      by: "{{ {'k': iter.n} }}"
+    """)
+    assert played.steps["loop"]["shared"] == {
+        "total": 6,
+        "least": 1,
+        "most": 3,
+        "all": [3, 1, 2],
+        "by": {"k": 2},
+    }
+
+
+async def test_shards_know_who_they_are() -> None:
+    played = await play("""
+    workflow:
+      - step: loop
+        spec: {loop_mode: fanout, fanout: {key: "{{ iter.n.id }}"}}
+        loop: {in: [{id: a}, {id: b}], iterator: n}
+        tool: {kind: python, args: {shard: "{{ shard }}"}, code: result = shard}
+    """)
+    one, two = played.steps["loop"]["results"]
+    assert (one["iter_key"], two["iter_key"]) == ("a", "b")
+    assert one["loop_id"] == two["loop_id"]
+    assert [one["shard_id"], two["shard_id"]] == [f"{one['loop_id']}.0", f"{one['loop_id']}.1"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "write"),
+    [
+        ("spec: {loop_mode: fanout}", "set_vars"),
+        ("spec: {loop_mode: fanout}", "set_ctx"),
+        ("spec: {loop_mode: fanout}", "set_shared"),
+    ],
+)
+def test_shared_writes_are_refused_with_the_line_and_the_reason(spec: str, write: str) -> None:
+    (problem,) = problems_of(f"""
+workflow:
+  - step: loop
+    {spec}
+    loop: {{in: [1], iterator: n}}
+    tool:
+      - one:
+          kind: noop
+          eval:
+            - else:
+                do: continue
+                {write}: {{n: 1}}
+""")
+    assert problem.code == "E047"
+    assert problem.line == 15
+    assert "side by side" in problem.message or "reduces" in problem.message
+
+
+def test_a_parallel_loop_may_not_write_vars() -> None:
+    (problem,) = problems_of("""
+workflow:
+  - step: loop
+    loop: {in: [1], iterator: n, spec: {mode: parallel}}
+    tool: {kind: noop, eval: [{else: {do: continue, set_vars: {n: 1}}}]}
+""")
+    assert problem.code == "E047"
