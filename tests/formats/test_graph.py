@@ -130,6 +130,15 @@ def test_retry_and_credentials(registry: Registry) -> None:
     assert [n.credentials for n in flow.nodes.values()] == ["7", "key"]
 
 
+def test_a_node_runs_in_its_own_pool_or_in_that_of_the_workflow(registry: Registry) -> None:
+    parts = [log("a"), log("b", pool="tpu"), log("c", pool="default"), log("d", pool="")]
+    ways = [edge("1", "a", "b"), edge("2", "b", "c"), edge("3", "c", "d")]
+    flow = compiled(registry, *parts, *ways, pool="gpu")
+    assert {id: node.pool for id, node in flow.nodes.items()} == {"a": "gpu", "b": "tpu", "c": "", "d": ""}
+    assert {id: edge.pool for id, edge in flow.edges.items()} == {"1": "tpu", "2": "", "3": ""}
+    assert {node.pool for node in compiled(registry, *parts[::3], edge("1", "a", "d")).nodes.values()} == {""}
+
+
 def test_a_node_is_deterministic_if_its_type_and_its_expressions_are(registry: Registry) -> None:
     def edit(value: str) -> dict[str, Any]:
         return {"assignments": [{"name": "x", "value": value}]}

@@ -47,6 +47,8 @@ def errors(validator: Draft202012Validator, *parts: dict[str, Any]) -> list[str]
         node("a", "merge", {"wait_mode": "wait_for_n", "n": 2, "timeout": "5"}),
         node("a", "switch", {"rules": [{"value": "$a", "compare": 1}], "routes": ["e"]}),
         node("a", "split", {"source": {"range": [1, 5]}, "batch_size": "auto", "label": "$item.name"}),
+        log("a", pool="gpu_1"),
+        log("a", pool=""),
         {"id": "t", "type": "ManualTrigger"},
     ],
 )
@@ -58,6 +60,8 @@ def test_it_takes_what_is_right(part: dict[str, Any], validator: Draft202012Vali
     "part",
     [
         node("a", "htpt"),
+        log("a", pool="dead"),
+        log("a", pool="a.b"),
         node("a b", "log", {"message": "x"}),
         node("a", "log"),
         {"id": "a", "type": "log"},

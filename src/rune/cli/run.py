@@ -11,7 +11,7 @@ from rune.cli import stores
 from rune.cli.command import Command, Exit, modules_option, say
 from rune.cli.result import show_message, show_result
 from rune.cli.session import Stopped, open_session
-from rune.cli.source import json_option, load
+from rune.cli.source import compatibility_option, json_option, load
 from rune.cli.types import Types, node_types
 from rune.core.errors import NodeError
 from rune.core.messages import CompletionMessage
@@ -32,6 +32,7 @@ __all__ = ["command"]
 @click.option("--db", metavar="FILE", help="The SQLite file to run on; kept afterwards.")
 @click.option("--json", "as_json", is_flag=True, help="Print the completion message, as one line of JSON.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress, only the result.")
+@compatibility_option
 @modules_option
 def command(
     file: str,
@@ -40,6 +41,7 @@ def command(
     db: str | None,
     as_json: bool,
     quiet: bool,
+    compatibility: bool,
     modules: list[str] | None,
 ) -> int:
     """Run the workflow in FILE (JSON or YAML, `-` for standard input) and print its result.
@@ -53,7 +55,7 @@ def command(
     if known is not None and not isinstance(known, dict):
         raise click.UsageError("--context takes a JSON object, with a value for each name")
     types = node_types(settings)
-    flow = load(file, types, quiet=quiet)
+    flow = load(file, types, quiet=quiet, compatibility=compatibility)
     database = settings.db or stores.fresh(flow.id)
     try:
         completion = asyncio.run(_run(settings, types, database, flow, given, known or {}, quiet=quiet))

@@ -12,12 +12,16 @@ from rune.cli.command import Exit, say
 from rune.cli.types import Types
 from rune.core.errors import Problem
 from rune.core.workflow import Workflow
+from rune.formats.definition import examine
 from rune.formats.document import MAX_DEPTH, Document
-from rune.formats.graph import examine
 from rune.formats.jsonsource import decode
 from rune.formats.report import render
 
-__all__ = ["json_option", "load", "look_at", "read_file"]
+__all__ = ["compatibility_option", "json_option", "load", "look_at", "read_file"]
+
+compatibility_option = click.option(
+    "--compatibility", is_flag=True, help="Let a playbook use the names of older ones."
+)
 
 
 def read_file(file: str) -> tuple[str, bytes]:
@@ -30,16 +34,18 @@ def read_file(file: str) -> tuple[str, bytes]:
         raise click.UsageError(f"cannot read {file}: {error.strerror}") from error
 
 
-def look_at(file: str, types: Types) -> tuple[Workflow | None, list[Problem], str]:
+def look_at(
+    file: str, types: Types, *, compatibility: bool = False
+) -> tuple[Workflow | None, list[Problem], str]:
     """The workflow in a file, if it can be run, its problems, and these as text."""
     name, data = read_file(file)
-    document, flow, problems = examine(data, name, types)
+    document, flow, problems = examine(data, name, types, compatibility=compatibility)
     return flow, problems, render(problems, document) if problems else ""
 
 
-def load(file: str, types: Types, *, quiet: bool = False) -> Workflow:
+def load(file: str, types: Types, *, quiet: bool = False, compatibility: bool = False) -> Workflow:
     """The workflow in a file; the command ends here if it cannot be run."""
-    flow, _, report = look_at(file, types)
+    flow, _, report = look_at(file, types, compatibility=compatibility)
     if report and not (quiet and flow):
         say(report)
     if flow is None:

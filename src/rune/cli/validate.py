@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from rune.cli.command import Command, Exit, modules_option
-from rune.cli.source import look_at
+from rune.cli.source import compatibility_option, look_at
 from rune.cli.types import node_types
 from rune.settings import load_settings
 
@@ -15,14 +15,15 @@ __all__ = ["command"]
 @click.command("validate", cls=Command, short_help="Say everything that is wrong with workflows.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE…")
 @click.option("--strict", is_flag=True, help="Fail on warnings too.")
+@compatibility_option
 @modules_option
-def command(files: tuple[str, ...], strict: bool, modules: list[str] | None) -> int:
+def command(files: tuple[str, ...], strict: bool, compatibility: bool, modules: list[str] | None) -> int:
     """Check workflow FILEs (JSON or YAML, `-` for standard input) and print all their problems."""
     types = node_types(load_settings({"modules": modules}))
     errors = warnings = 0
     for file in files:
         try:
-            _, problems, report = look_at(file, types)
+            _, problems, report = look_at(file, types, compatibility=compatibility)
         except click.UsageError as error:
             errors += 1
             click.echo(f"error: {error.message}")

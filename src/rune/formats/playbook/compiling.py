@@ -117,7 +117,7 @@ class _Compiler:
         self._edge("~tokens", raw.entry)
         running = _reachable(raw)
         for step in raw.steps:
-            if step.name in running:
+            if step.name in running or raw.entry not in self._outputs:
                 self._step(step)
             else:
                 self._problems.warn("W004", f"step {step.name!r} never runs: no arc leads to it", step.path)

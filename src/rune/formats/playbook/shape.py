@@ -25,7 +25,7 @@ _DOCUMENT = (
 )
 _EXECUTOR = ("kind", "profile", "spec")
 _EXECUTOR_SPEC = ("entry_step", "final_step", "no_next_is_error", "pool", "loop_mode", "fanout")
-_STEP = ("step", "desc", "spec", "when", "args", "loop", "tool", "next")
+_STEP = ("step", "desc", "spec", "when", "args", "loop", "tool", "next", "vars")
 _STEP_SPEC = ("next_mode", "timeout", "lease", "loop_mode", "fanout", "pool")
 _LOOP = ("in", "iterator", "spec")
 _LOOP_SPEC = ("mode", "max_in_flight")
