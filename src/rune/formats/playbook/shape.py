@@ -282,7 +282,7 @@ def _read_loop(fields: Fields, step: str) -> RawLoop | None:
     loop.spelling(_LOOP)
     iterator = loop.text("iterator")
     for name in ("in", "iterator"):
-        if not found.get(name):
+        if found.get(name) in (None, ""):
             problems.error(
                 "E043",
                 f"the loop of step {step!r} has no {name!r}",
