@@ -15,7 +15,15 @@ from typing import Any
 import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-TRIED = {"orders.json", "errors.yaml", "numbers.json", "tickets.yaml", "fetch.json", "greet/greet.json"}
+TRIED = {
+    "orders.json",
+    "errors.yaml",
+    "numbers.json",
+    "tickets.yaml",
+    "fetch.json",
+    "greet/greet.json",
+    "sweep.yaml",
+}
 
 
 def result(file: str, *arguments: str, **variables: str) -> Any:
@@ -138,3 +146,14 @@ def test_greet() -> None:
     assert result("greet/greet.json", **modules)["aggregated"] == ["Bonjour, Ada! :-)", "Bonjour, Grace! :-)"]
     names = json.dumps({"names": ["Bob"]})
     assert result("greet/greet.json", "--input", names, **modules)["aggregated"] == ["Bonjour, Bob! :-)"]
+
+
+def test_sweep(tmp_path: Path) -> None:
+    found = result("sweep.yaml", "--input", '{"points": 9, "shots": 200}', RUNE_ARTIFACTS=str(tmp_path))
+    report = found["steps"]["report"]
+    assert report["points"] == 9
+    assert report["worst"] < 0.4, "what was measured lies about where it should"
+    assert found["steps"]["sweep"]["shared"] == {"measured": 9 * 200}
+    plot = (tmp_path / "sweep.svg").read_text(encoding="utf-8")
+    assert plot.count("<circle") == 9
+    assert len(plot.encode()) == report["bytes"]

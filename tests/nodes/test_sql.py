@@ -1,0 +1,86 @@
+"""SQL in PostgreSQL and DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rune.core.errors import NodeError
+from rune.nodes._sql import Databases
+from rune.nodes._statements import statements
+from rune.nodes._threads import Threads
+from rune.nodes.sql import Sql
+from tests.nodes.fakes import FakeContext, output
+from tests.servers.postgres import shared_postgres
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("SELECT 1", ["SELECT 1"]),
+        ("SELECT 1; SELECT 2;", ["SELECT 1", "SELECT 2"]),
+        ("SELECT ';'; -- ; no\nSELECT 2", ["SELECT ';'", "-- ; no\nSELECT 2"]),
+        ('SELECT ";" /* ; */ ; ;', ['SELECT ";" /* ; */']),
+        ("DO $x$ BEGIN; END $x$; SELECT 1", ["DO $x$ BEGIN; END $x$", "SELECT 1"]),
+        ("-- only a comment", []),
+    ],
+)
+def test_statements_end_where_a_semicolon_is_one(text: str, found: list[str]) -> None:
+    assert statements(text) == found
+
+
+@pytest.fixture
+async def context() -> AsyncIterator[FakeContext]:
+    server = shared_postgres()
+    url = server.new_database()
+    databases, threads = Databases(), Threads()
+    yield FakeContext({}, credential={"dsn": url}, services={"sql": databases, "threads": threads})
+    await databases.close()
+    await threads.close()
+    server.drop_database(url)
+
+
+async def test_rows_come_as_json(context: FakeContext) -> None:
+    found = await output(
+        Sql,
+        context,
+        command="SELECT 1 AS n, 2.5::numeric AS d, 'x' AS t, NULL AS nothing, now() > '2020-01-01' AS b,"
+        " '2026-01-02'::date AS day, ARRAY[1, 2] AS list",
+    )
+    assert found["rows"] == [
+        {"n": 1, "d": 2.5, "t": "x", "nothing": None, "b": True, "day": "2026-01-02", "list": [1, 2]}
+    ]
+    assert found["row_count"] == 1
+
+
+async def test_statements_are_one_transaction(context: FakeContext) -> None:
+    await output(Sql, context, command="CREATE TABLE t (n int)")
+    with pytest.raises(NodeError, match="division by zero") as raised:
+        await output(Sql, context, command="INSERT INTO t VALUES (1); SELECT 1 / 0")
+    assert raised.value.details == {"sqlstate": "22012"}
+    found = await output(
+        Sql, context, command="INSERT INTO t VALUES ($1), ($2); SELECT * FROM t", params=[5, 6]
+    )
+    assert found["rows"] == [{"n": 5}, {"n": 6}]
+
+
+async def test_a_server_that_is_away_may_be_tried_again(context: FakeContext) -> None:
+    away = FakeContext({}, credential={"host": "127.0.0.1", "port": 1}, services=context._services)
+    with pytest.raises(NodeError, match="out of reach") as raised:
+        await output(Sql, away, command="SELECT 1")
+    assert raised.value.retryable
+
+
+async def test_a_credential_of_something_else_is_told(context: FakeContext) -> None:
+    other = FakeContext({}, credential={"token": "x"}, services=context._services)
+    with pytest.raises(NodeError, match="where PostgreSQL is"):
+        await output(Sql, other, command="SELECT 1")
+
+
+async def test_duckdb_needs_no_server(context: FakeContext) -> None:
+    command = "SELECT sum(i)::int AS s FROM range(10) t(i)"
+    assert (await output(Sql, context, engine="duckdb", command=command))["rows"] == [{"s": 45}]
+    with pytest.raises(NodeError) as raised:
+        await output(Sql, context, engine="duckdb", command="SELECT * FROM nowhere")
+    assert raised.value.code == "SQL_ERROR"
