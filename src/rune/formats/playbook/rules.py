@@ -12,7 +12,7 @@ from rune.core.playbook.program import Directive, Rule, Task, Written
 from rune.core.workflow import Retry
 from rune.formats.graph import Registry
 from rune.formats.places import Path
-from rune.formats.playbook.shape import RawTask
+from rune.formats.playbook.tasks import RawTask
 from rune.formats.shape import Problems
 
 __all__ = ["DIALECT", "compile_task", "template"]
