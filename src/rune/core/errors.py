@@ -6,6 +6,7 @@ RuneError
 │   └── EngineError        the engine cannot go on with this step: as above, but `halt` ends as `failed`
 ├── StateLost              State was emptied under an execution: fail it, for it can never end
 ├── MessageError           a message makes no sense: dead-letter it, with the reason
+├── ConflictError          what is stored contradicts what is to be written: tell whoever asked
 └── InfrastructureError    State or Broker is out of reach: hold the work, lose nothing (exit code 3)
 """
 
@@ -16,6 +17,7 @@ from typing import Any
 import msgspec
 
 __all__ = [
+    "ConflictError",
     "DefinitionError",
     "EngineError",
     "ErrorInfo",
@@ -92,6 +94,10 @@ class StateLost(RuneError):
 
 class MessageError(RuneError):
     """A message that no worker can make sense of."""
+
+
+class ConflictError(RuneError):
+    """A write that a constraint of the database refuses: a name that is taken, a thing that is gone."""
 
 
 class InfrastructureError(RuneError):

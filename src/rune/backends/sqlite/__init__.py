@@ -10,7 +10,7 @@ from rune.backends.sqlite.broker import SqliteBroker
 from rune.backends.sqlite.database import Database
 from rune.backends.sqlite.state import SqliteState
 
-__all__ = ["SqliteBroker", "SqliteState", "open_sqlite"]
+__all__ = ["Database", "SqliteBroker", "SqliteState", "open_sqlite"]
 
 
 @asynccontextmanager

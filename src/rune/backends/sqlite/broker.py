@@ -13,7 +13,7 @@ from rune.backends.sqlite.messages import Messages
 from rune.backends.sqlite.queue import Entry, Queue, order
 from rune.backends.sqlite.signal import Signal
 from rune.core.errors import InfrastructureError
-from rune.core.messages import CompletionMessage, NodeStatusMessage, Task, encode
+from rune.core.messages import CompletionMessage, NodeStatusMessage, Task, decode_task, encode
 from rune.core.ports import DeadLetter, Delivery
 
 __all__ = ["SqliteBroker"]
@@ -130,6 +130,33 @@ class SqliteBroker:
     def dead(self) -> list[DeadLetter]:
         """The dead letters."""
         return self._messages.dead()
+
+    async def letters(self, after: str, limit: int) -> list[DeadLetter]:
+        return await self._database.read(lambda: self._messages.dead(_number(after), limit))
+
+    async def letter(self, id: str) -> DeadLetter | None:
+        return await self._database.read(lambda: self._letter(_number(id)))
+
+    def _letter(self, number: int) -> DeadLetter | None:
+        found = self._messages.dead(number - 1, 1)
+        return found[0] if found and found[0].id == str(number) else None
+
+    async def redrive(self, letter: str) -> bool:
+        return await self._database.run(lambda: self._redrive(_number(letter)))
+
+    def _redrive(self, letter: int) -> bool:
+        found = self._letter(letter)
+        if found is None:
+            return False
+        self._publish([decode_task(found.body)])
+        return self._messages.forget(letter) is not None
+
+    async def drop(self, letter: str) -> bool:
+        return await self._database.run(lambda: self._messages.forget(_number(letter)) is not None)
+
+    async def depth(self) -> int:
+        """How many Tasks wait or are being handled."""
+        return await self._database.run(self._messages.count)
 
     async def deliveries(self, prefetch: int) -> AsyncIterator[Delivery]:
         self._consumers.append(prefetch)
@@ -270,3 +297,8 @@ class SqliteBroker:
         self._moved.send()
         if self._wake_at > self._clock():
             self._set_alarm()
+
+
+def _number(letter: str) -> int:
+    """A dead letter's number; 0, which none has, for what is no number."""
+    return int(letter) if letter.isdecimal() and len(letter) < 19 else 0

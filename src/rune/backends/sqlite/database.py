@@ -74,7 +74,8 @@ class Database:
     def __init__(self, path: str, synchronous: str) -> None:
         self.path = path
         """As its user knows it."""
-        self._file = os.path.abspath(path)
+        self.file = os.path.abspath(path)
+        """Where it is, wherever the process goes."""
         self._lock = FileLock(path)
         try:
             self.connection = connect(path, synchronous)
@@ -228,7 +229,7 @@ class Database:
 
     def _log_size(self) -> int:
         try:
-            return os.stat(f"{self._file}-wal").st_size
+            return os.stat(f"{self.file}-wal").st_size
         except FileNotFoundError:
             return 0
 
@@ -253,7 +254,7 @@ class Database:
 
     def _checkpoint_now(self) -> None:
         # A connection of its own: the loop's goes on being used.
-        connection = sqlite3.connect(self._file, isolation_level=None)
+        connection = sqlite3.connect(self.file, isolation_level=None)
         try:
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         finally:

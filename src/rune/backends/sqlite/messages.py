@@ -107,9 +107,22 @@ class Messages:
         if id is not None:
             self.delete([id])
 
-    def dead(self) -> list[DeadLetter]:
-        """All dead letters, in the order they came."""
+    def dead(self, after: int = 0, limit: int = -1) -> list[DeadLetter]:
+        """Dead letters behind one, in the order they came."""
         found = self._connection.execute(
-            "SELECT reason, body, node, execution, attempt FROM dead_letter ORDER BY id"
+            "SELECT reason, body, node, execution, attempt, CAST(id AS TEXT), at FROM dead_letter "
+            "WHERE id > ? ORDER BY id LIMIT ?",
+            (after, limit),
         )
         return [DeadLetter(*columns) for columns in found]
+
+    def forget(self, letter: int) -> bytes | None:
+        """Remove a dead letter; its body."""
+        found = self._connection.execute(
+            "DELETE FROM dead_letter WHERE id = ? RETURNING body", (letter,)
+        ).fetchone()
+        return None if found is None else bytes(found[0])
+
+    def count(self) -> int:
+        """How many messages there are."""
+        return int(self._connection.execute("SELECT count(*) FROM message").fetchone()[0])

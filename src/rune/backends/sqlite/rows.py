@@ -161,6 +161,12 @@ class SqliteRows:
         self._lease(execution, step, row.scope, until)
         return True
 
+    def leases(self, execution: str, now: float) -> dict[str, dict[str, float]]:
+        """Until when steps of an execution are leased, by scope."""
+        scopes = self._leases.get(execution, {}).items()
+        standing = {scope: {s: at for s, at in steps.items() if at > now} for scope, steps in scopes}
+        return {scope: steps for scope, steps in standing.items() if steps}
+
     def _lease(self, execution: str, step: str, scope: str, until: float) -> None:
         self._leases.setdefault(execution, {}).setdefault(scope, {})[step] = until
 
@@ -228,12 +234,15 @@ class SqliteRows:
     def disarm(self, execution: str, timer: str) -> None:
         self._timers.disarm(execution, timer)
 
-    def resting(self, execution: str, now: float) -> bool:
+    def resting(self, execution: str, now: float) -> float | None:
         leases = {
             step: until for steps in self._leases.get(execution, {}).values() for step, until in steps.items()
         }
         leases |= {step: row.leased_until for at, step, row in self._leasing if at == execution}
-        return any(until > now for until in leases.values()) or self._timers.asleep(execution)
+        asleep = self._timers.asleep(execution)
+        if asleep is None and not any(until > now for until in leases.values()):
+            return None
+        return max(now, asleep or now)
 
     # --- what else reads, reads the file -------------------------------------------------------------------
 

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from rune.backends.sqlite.database import Database
+from rune.backends.sqlite.looking import Looking
 from rune.backends.sqlite.rows import SqliteRows
 from rune.backends.sqlite.timers import Timers
+from rune.core.holding import Holding, Standing
 from rune.core.ledger import Ledger
-from rune.core.ports import Answer, Arrival, BarrierView, Commit, Lease, MergeView, Place, Timer
+from rune.core.ports import Answer, Arrival, BarrierView, Commit, Lease, MergeView, Place, Seed, Timer
 from rune.core.rows import ExecutionRow
 
 __all__ = ["SqliteState"]
@@ -38,12 +40,14 @@ class SqliteState:
     epoch = ""
 
     def __init__(self, database: Database, clock: Callable[[], float]) -> None:
-        self._database = database
+        self.database = self._database = database
+        """Open to others, whose tables then share this file and its transactions."""
         self._connection: sqlite3.Connection = database.connection
         self._clock = clock
         self._timers = Timers(database.connection)
         self._rows = SqliteRows(database.connection, self._timers)
         self._ledger = Ledger(self._rows, clock)
+        self._looking = Looking(database.connection)
         database.join(self._rows)
 
     async def restore(self) -> None:
@@ -71,6 +75,9 @@ class SqliteState:
 
     async def apply(self, execution: str, commits: Sequence[Commit]) -> list[Answer]:
         return await self._database.run(lambda: self._ledger.apply(execution, commits))
+
+    async def seed(self, execution: str, seeds: Sequence[Seed]) -> None:
+        await self._database.run(lambda: self._ledger.seed(execution, seeds))
 
     async def lease(
         self, execution: str, steps: Sequence[tuple[str, Place]], attempt: int, until: float
@@ -236,6 +243,23 @@ class SqliteState:
         self._rows.write()
         return [id for (id,) in self._connection.execute(query, parameters)]
 
+    async def standings(self, executions: Sequence[str]) -> dict[str, Standing]:
+        return await self._database.read(lambda: self._standings(executions))
+
+    def _standings(self, executions: Sequence[str]) -> dict[str, Standing]:
+        self._rows.write()
+        return self._looking.standings(executions)
+
+    async def holding(self, execution: str, limit: int) -> Holding | None:
+        return await self._database.read(lambda: self._holding(execution, limit))
+
+    def _holding(self, execution: str, limit: int) -> Holding | None:
+        self._rows.write()
+        row = self._rows.execution(execution)
+        if row is None or row.buried:
+            return None
+        return self._looking.holding(row, self._rows.leases(execution, self._clock()), limit)
+
     # --- timers --------------------------------------------------------------------------------------------
 
     async def claim(self, now: float, limit: int, until: float) -> list[Timer]:
@@ -250,6 +274,12 @@ class SqliteState:
 
     async def release(self, execution: str, timer: str) -> Timer | None:
         return await self._database.read(lambda: self._timers.find(execution, timer))
+
+    async def wake(self, execution: str, timer: str, task: bytes, due: float) -> bool:
+        return await self._database.run(lambda: self._timers.wake(execution, timer, task, due))
+
+    async def timers(self, limit: int) -> list[Timer]:
+        return await self._database.read(lambda: self._looking.timers(limit))
 
     async def next_due(self) -> float | None:
         return await self._database.read(self._timers.next_due)

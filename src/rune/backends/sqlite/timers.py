@@ -46,24 +46,28 @@ class Timers:
         """Remove a timer."""
         self._connection.execute("DELETE FROM timer WHERE execution = ? AND id = ?", (execution, timer))
 
-    def asleep(self, execution: str) -> bool:
-        """Whether a branch of the execution rests in a timer."""
-        found = self._connection.execute(
-            "SELECT 1 FROM timer WHERE execution = ? AND sleeping LIMIT 1", (execution,)
-        )
-        return found.fetchone() is not None
+    def asleep(self, execution: str) -> float | None:
+        """When the last branch of the execution that rests in a timer wakes; infinity if nobody knows."""
+        (until,) = self._connection.execute(
+            "SELECT max(coalesce(due, ?)) FROM timer WHERE execution = ? AND sleeping", (_NEVER, execution)
+        ).fetchone()
+        return None if until is None else float(until)
 
     def claim(self, now: float, limit: int, until: float) -> list[Timer]:
         """See `State.claim`."""
         found = self._connection.execute(
-            "SELECT execution, id, task, sleeping FROM timer WHERE due <= ? ORDER BY due LIMIT ?",
+            "SELECT execution, id, task, sleeping, coalesce(unclaimed, due) FROM timer "
+            "WHERE due <= ? ORDER BY due LIMIT ?",
             (now, limit),
         ).fetchall()
         self._connection.executemany(
             "UPDATE timer SET unclaimed = coalesce(unclaimed, due), due = ? WHERE execution = ? AND id = ?",
-            [(until, execution, id) for execution, id, _, _ in found],
+            [(until, execution, id) for execution, id, *_ in found],
         )
-        return [Timer(id, until, task, bool(sleeping), execution) for execution, id, task, sleeping in found]
+        return [
+            Timer(id, until, task, bool(sleeping), execution, was_due)
+            for execution, id, task, sleeping, was_due in found
+        ]
 
     def discharge(self, timers: Sequence[Timer]) -> None:
         """See `State.discharge`: one that was armed anew in the meantime stays."""
@@ -78,6 +82,18 @@ class Timers:
             "SELECT due, task, sleeping FROM timer WHERE execution = ? AND id = ?", (execution, timer)
         ).fetchone()
         return None if found is None else Timer(timer, found[0], found[1], bool(found[2]), execution)
+
+    def wake(self, execution: str, timer: str, task: bytes, due: float) -> bool:
+        """See `State.wake`."""
+        done = self._connection.execute(
+            "UPDATE timer SET due = ?, task = ? WHERE execution = ? AND id = ? AND due IS NULL",
+            (due, task, execution, timer),
+        )
+        if done.rowcount:
+            self._soonest = min(self._soonest, due)
+            return True
+        found = self.find(execution, timer)
+        return found is not None and found.task == task
 
     def next_due(self) -> float | None:
         """See `State.next_due`."""

@@ -6,7 +6,7 @@ import sqlite3
 
 from rune.core.errors import InfrastructureError
 
-__all__ = ["trouble"]
+__all__ = ["is_trouble", "trouble"]
 
 _REMEDIES = {
     "SQLITE_FULL": "nothing is lost; free space and run `rune resume --db {path}`",
@@ -20,9 +20,17 @@ _REMEDIES = {
 }
 
 
+def is_trouble(error: sqlite3.Error) -> bool:
+    """Whether this is about the file, and not about what was asked of it."""
+    return _name(error) in _REMEDIES
+
+
 def trouble(path: str, error: sqlite3.Error) -> InfrastructureError:
     """What went wrong with this file, and what to do about it."""
-    # The code may be an extended one, such as SQLITE_IOERR_WRITE.
-    name = "_".join(getattr(error, "sqlite_errorname", "").split("_")[:2])
-    remedy = _REMEDIES.get(name, "nothing that was confirmed is lost")
+    remedy = _REMEDIES.get(_name(error), "nothing that was confirmed is lost")
     return InfrastructureError(f"{path}: {error}; {remedy.format(path=path)}")
+
+
+def _name(error: sqlite3.Error) -> str:
+    # The code may be an extended one, such as SQLITE_IOERR_WRITE.
+    return "_".join(getattr(error, "sqlite_errorname", "").split("_")[:2])
