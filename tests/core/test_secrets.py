@@ -153,3 +153,43 @@ secrets = st.sampled_from(["1000", "12.5", "true", "null", 'a"b\\c', '":1000', "
 )
 def test_masking_keeps_any_json_readable(secrets: list[str], value: Any) -> None:
     msgspec.json.decode(knowing(*secrets).data(msgspec.json.encode(value)))
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_what_basic_encodes_is_masked_whole(secret: str) -> None:
+    mask = Mask()
+    mask.learn({"username": "ada", "password": secret})
+    basic = base64.b64encode(f"ada:{secret}".encode()).decode()
+    assert mask.text(f"Authorization: Basic {basic}.") == f"Authorization: Basic {MASK}."
+    assert mask.text("ada says hello") == "ada says hello"
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize("ascii", [True, False])
+def test_a_secret_is_masked_in_json_in_json(secret: str, ascii: bool) -> None:
+    text = secret
+    for _ in range(3):
+        text = json.dumps({"inner": text}, ensure_ascii=ascii)
+    masked = knowing(secret).text(text)
+    for _ in range(3):
+        masked = json.loads(masked)["inner"]
+    assert masked == MASK
+
+
+def test_other_spellings_are_masked() -> None:
+    mask = knowing("pass/wörd&more")
+    for text in ("pass%2fw%c3%b6rd%26more", r"pass\/wörd&more", r"pass\/w\u00f6rd&more", "pass/wÃ¶rd&more"):
+        assert mask.text(text) == MASK
+
+
+def test_a_private_key_is_masked_line_by_line() -> None:
+    mask = knowing("-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0B\nAQEFAASCBKcwggSjAgEAAoIB\n")
+    assert "MIIEvQIBADANBgkqhkiG9w0B" not in mask.text("line 2: MIIEvQIBADANBgkqhkiG9w0B is wrong")
+
+
+def test_a_number_may_be_secret() -> None:
+    mask = Mask()
+    mask.learn({"pin": 48151623, "port": 587, "retries": True})
+    assert mask.data(b'{"pin":48151623,"text":"48151623","port":587,"on":true}') == (
+        b'{"pin":"***","text":"***","port":587,"on":true}'
+    )

@@ -44,7 +44,7 @@ class FakeContext:
         last_attempt: bool = True,
     ) -> None:
         self.values = dict(values or {})
-        self.step = "step-1"
+        self.step = self.key = "step-1"
         self.execution_id = "execution-1"
         self.workflow_id = "workflow-1"
         self.node_id = "node"

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from rune.core.errors import DefinitionError, NodeError
+from rune.nodes._guard import Guard
 from rune.nodes._http_client import HttpClient
 from rune.nodes.http import Http
 from tests.nodes.fakes import FakeContext, made, output
@@ -554,12 +555,12 @@ async def test_guard_sees_the_address_of_every_hop(web: Web, elsewhere: Web) -> 
     home, away = (int(server.url.rpartition(":")[2]) for server in (web, elsewhere))
     met: list[tuple[str, int]] = []
 
-    def guard(address: str, port: int) -> None:
-        met.append((address, port))
-        if port == away:
-            raise NodeError("not there", "HTTP_FORBIDDEN")
+    class Watch(Guard):
+        def __call__(self, host: str, address: str, port: int) -> None:
+            met.append((address, port))
+            super().__call__(host, address, port)
 
-    client = HttpClient(guard=guard)
+    client = HttpClient(guard=Watch([f"127.0.0.1:{home}"]))
     web.answer("/", Answer("302 Found", (("Location", f"{elsewhere.url}/"),)))
     elsewhere.answer("/", Answer())
     error = await failure(FakeContext(services={"http": client}), url=f"{web.url}/")
@@ -582,12 +583,8 @@ def resolving_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> list[str]:
 
 
 async def test_guard_sees_what_a_name_means(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    def guard(address: str, port: int) -> None:
-        if address == "127.0.0.1":
-            raise NodeError("not there", "HTTP_FORBIDDEN")
-
     asked = resolving_to(monkeypatch, "127.0.0.1", "127.0.0.1")
-    client = HttpClient(guard=guard)
+    client = HttpClient(guard=Guard())
     url = web.url.replace("127.0.0.1", "friendly.invalid")
     assert (await failure(FakeContext(services={"http": client}), url=url)).code == "HTTP_FORBIDDEN"
     assert asked == ["friendly.invalid"]
@@ -598,14 +595,14 @@ async def test_guard_sees_what_a_name_means(web: Web, monkeypatch: pytest.Monkey
 async def test_guard_leaves_the_other_addresses(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     met: list[str] = []
 
-    def guard(address: str, port: int) -> None:
-        met.append(address)
-        if address != "127.0.0.1":
-            raise NodeError("not there", "HTTP_FORBIDDEN")
+    class Watch(Guard):
+        def __call__(self, host: str, address: str, port: int) -> None:
+            met.append(address)
+            super().__call__(host, address, port)
 
     web.answer("/", Answer())
     asked = resolving_to(monkeypatch, "10.0.0.1", "127.0.0.1")
-    client = HttpClient(guard=guard)
+    client = HttpClient(guard=Watch(["127.0.0.0/8"]))
     url = web.url.replace("127.0.0.1", "friendly.invalid")
     assert (await output(Http, FakeContext(services={"http": client}), url=f"{url}/"))["status"] == 200
     assert met == ["10.0.0.1", "127.0.0.1"]

@@ -45,11 +45,14 @@ async def test_labels_and_keys_are_expressions_of_the_item() -> None:
     ],
 )
 async def test_range(given: Any, source: Source, length: int) -> None:
-    outcome = await fan_out(FakeContext({"$n": 3}), source={"range": given}, label="'no ' ~ $item")
-    assert outcome.source == source
+    outcome = await fan_out(FakeContext({"$n": 3}), source={"range": given})
+    assert outcome == FanOut(source)
     assert len(outcome.source) == length
-    assert outcome.labels is not None
-    assert len(outcome.labels) == length
+
+
+async def test_a_range_with_labels_is_stored_with_them() -> None:
+    outcome = await fan_out(source={"range": [2, 4]}, label="'no ' ~ $item")
+    assert outcome == FanOut(Source(items=[2, 3]), labels=["no 2", "no 3"])
 
 
 @pytest.mark.parametrize(

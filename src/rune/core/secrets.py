@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import msgspec
-
 __all__ = ["MASK", "Mask"]
 
 MASK = "***"
@@ -56,32 +54,54 @@ _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[^\s\[\]{},:"]+')
 
 _PUBLIC = frozenset({"host", "port", "tls", "type", "name", "id", "header", "username", "user"})
 """Fields of a credential that are no secret, and whose values are common words."""
+_USERS = ("username", "user")
+_LINE = 16
+_NESTED = 4
+"""How deep JSON in JSON is looked for, and one."""
 
 
 def _secrets(value: Any, key: str = "") -> Iterable[str]:
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from _secrets(inner, str(name).lower())
+        # What HTTP's Basic encodes as one.
+        yield from (f"{value[user]}:{value['password']}" for user in _USERS if {user, "password"} <= {*value})
     elif isinstance(value, list):
         for inner in value:
             yield from _secrets(inner, key)
     elif isinstance(value, str) and key not in _PUBLIC:
         yield value
+        # A private key may be told line by line.
+        yield from (line for line in value.splitlines() if len(line) >= _LINE)
+    elif isinstance(value, int) and not isinstance(value, bool) and key not in _PUBLIC:
+        yield str(value)
+
+
+_ESCAPE = re.compile("%[0-9A-F]{2}")
 
 
 def _forms(secret: str) -> Iterable[str]:
     # Most processes never see a secret, and these take long to load.
     import base64
+    import json
     from urllib.parse import quote, quote_plus
 
     raw = secret.encode()
-    # Text in JSON in text in JSON: a response body that is kept as text.
-    once = msgspec.json.encode(secret).decode()[1:-1]
-    yield from (secret, once, msgspec.json.encode(once).decode()[1:-1])
-    yield from (quote(secret, safe=""), quote(secret), quote_plus(secret))
-    # Base64 of a longer text that contains the secret shows one of three alignments.
-    for shift in range(3):
-        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+    yield secret
+    # As text, and as whoever takes UTF-8 for Latin-1 reads it; the same in JSON, and in JSON in text in JSON.
+    for text in {secret, raw.decode("latin-1")}:
+        for ascii in (False, True):
+            escaped = text
+            for _ in range(_NESTED):
+                yield from (escaped, escaped.replace("/", r"\/"))
+                escaped = json.dumps(escaped, ensure_ascii=ascii)[1:-1]
+    for quoted in (quote(secret, safe=""), quote(secret), quote_plus(secret)):
+        yield from (quoted, _ESCAPE.sub(lambda found: found[0].lower(), quoted))
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        whole = encode(raw).decode()
+        yield from (whole, whole.rstrip("="))
+        # Base64 of a longer text that contains the secret shows one of three alignments.
+        for shift in range(3):
             text = encode(b"\0" * shift + raw).decode().rstrip("=")
             start = (shift * 8 + 5) // 6
             stop = (shift + len(raw)) * 8 // 6

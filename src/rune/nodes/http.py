@@ -19,7 +19,7 @@ from rune.core.workflow import Retry
 if TYPE_CHECKING:
     from rune.nodes._http_client import HttpClient, Request, Response
 
-__all__ = ["Http"]
+__all__ = ["Http", "signed_headers"]
 
 _RETRYABLE = frozenset({408, 425, 429, 500, 502, 503, 504})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -64,7 +64,7 @@ class Http(NodeType, kw_only=True):
 
     async def run(self, context: StepContext) -> Outcome:
         client: HttpClient = context.service("http")
-        request = self._request(context.step, _credential_headers(await context.credential()))
+        request = self._request(context.key, signed_headers(await context.credential()))
         started = time.perf_counter()
         response = await client.fetch(request, self.timeout)
         duration = round((time.perf_counter() - started) * 1000)
@@ -136,7 +136,7 @@ def _range(pattern: str) -> range:
     raise ValueError(f"`raise_on_status`: {pattern!r} is not like `404`, `4xx` or `500-503`")
 
 
-def _credential_headers(credential: Mapping[str, Any]) -> dict[str, str]:
+def signed_headers(credential: Mapping[str, Any]) -> dict[str, str]:
     """The headers that a credential gives, by the fields it has."""
     match credential:
         case {"headers": Mapping() as headers}:

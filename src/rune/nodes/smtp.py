@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     import aiosmtplib
 
-__all__ = ["Smtp"]
+    from rune.nodes._guard import Guard
+
+__all__ = ["Smtp", "try_login"]
 
 TIMEOUT = 60.0
 """Seconds for one mail, from the connection to the server's word for it."""
@@ -45,6 +47,11 @@ class MailServer(Struct, frozen=True, kw_only=True):
         """TLS from the first byte on, rather than by STARTTLS."""
         return self.tls == "tls" or (self.tls is None and self.port == 465)
 
+    @property
+    def actual_port(self) -> int:
+        """The port given, or the usual one."""
+        return self.port or (465 if self.direct else 587)
+
 
 class Smtp(NodeType, kw_only=True, rename={"from_": "from"}):
     """Send a mail.
@@ -66,8 +73,10 @@ class Smtp(NodeType, kw_only=True, rename={"from_": "from"}):
     html: Annotated[str | None, Meta(description="The same as HTML, for programs that show it.")] = None
 
     async def run(self, context: StepContext) -> Outcome:
-        mail = _Mail(self, context.step, context.now())
+        mail = _Mail(self, context.key, context.now())
         server = _server(await context.credential())
+        guard: Guard = context.service("guard")
+        guard.check_mail(server.host, server.actual_port)
         started = time.perf_counter()
         refused = await _deliver(server, mail)
         output: dict[str, Any] = {
@@ -159,15 +168,22 @@ def _server(credential: Mapping[str, Any]) -> MailServer:
         raise NodeError(f"the credential is not that of a mail server: {error}", "SMTP_CREDENTIAL") from None
 
 
-async def _deliver(server: MailServer, mail: _Mail) -> list[str]:
-    """Send the mail; the recipients that the server refused, if it took others."""
+async def try_login(credential: Mapping[str, Any], guard: Guard) -> None:
+    """Connect to a mail server and log in as a node would, and send nothing."""
+    server = _server(credential)
+    guard.check_mail(server.host, server.actual_port)
+    await _deliver(server, None)
+
+
+async def _deliver(server: MailServer, mail: _Mail | None) -> list[str]:
+    """Send the mail, if there is one; the recipients that the server refused, if it took others."""
     import asyncio
     import ssl
 
     import aiosmtplib
 
     where = f"the mail server {server.host}"
-    message = mail.message()
+    message = mail.message() if mail else None
     try:
         async with asyncio.timeout(TIMEOUT):
             return await _converse(server, mail, message)
@@ -202,12 +218,12 @@ async def _deliver(server: MailServer, mail: _Mail) -> list[str]:
         ) from None
 
 
-async def _converse(server: MailServer, mail: _Mail, message: EmailMessage) -> list[str]:
+async def _converse(server: MailServer, mail: _Mail | None, message: EmailMessage | None) -> list[str]:
     import aiosmtplib
 
     client = aiosmtplib.SMTP(
         hostname=server.host,
-        port=server.port or (465 if server.direct else 587),
+        port=server.actual_port,
         use_tls=server.direct,
         start_tls=False,
         validate_certs=not server.ignore_ssl,
@@ -218,7 +234,9 @@ async def _converse(server: MailServer, mail: _Mail, message: EmailMessage) -> l
         await _secure(client, server)
         if server.username:
             await client.login(server.username, server.password or "")
-        refused, _ = await client.send_message(message, sender=mail.sender, recipients=mail.recipients)
+        refused: Iterable[str] = ()
+        if mail and message:
+            refused, _ = await client.send_message(message, sender=mail.sender, recipients=mail.recipients)
         with suppress(aiosmtplib.SMTPException, OSError):
             await client.quit()
         return list(refused)

@@ -86,6 +86,9 @@ class Split(NodeType, kw_only=True):
     def _items(self) -> tuple[Sequence[Any], Source]:
         if self.source is not None:
             span = _span(self.source)
+            if self.label is not None or self.key is not None:
+                # What is said of each item is as much as the items: they are stored together.
+                return span, Source(items=list(span))
             return span, Source(start=span.start, stop=span.stop, stride=span.step)
         if not isinstance(self.input_array, list):
             raise NodeError(

@@ -11,7 +11,7 @@ from msgspec import Meta
 from rune.core.errors import ErrorInfo, NodeError
 from rune.core.expressions import ExpressionError, to_text
 from rune.core.node import Gathered, NodeType, Role, StepContext
-from rune.core.outcome import Arrive, Done, FanOut, Outcome, Policy
+from rune.core.outcome import Arrive, Done, FanOut, Outcome, Policy, Source
 from rune.core.playbook.collection import elements, source_of
 from rune.core.playbook.memory import Memory
 from rune.core.playbook.program import Program, Reducer, holds
@@ -67,15 +67,13 @@ class OpenShards(NodeType, kw_only=True):
             value = loop.source.resolve(memory)
         except ExpressionError as error:
             raise NodeError(f"`loop.in` cannot be evaluated: {error}", "PLAYBOOK_LOOP") from error
-        keys = None
-        if self.key is not None:
-            keys = [
-                to_text(self.key.resolve(memory.within(iter={loop.iterator: item})))
-                for item in elements(value)
-            ]
-        return FanOut(
-            source_of(value), Policy(tolerated=0 if self.fail_fast else None), window=self.window, keys=keys
-        )
+        policy = Policy(tolerated=0 if self.fail_fast else None)
+        if self.key is None:
+            return FanOut(source_of(value), policy, window=self.window)
+        items = elements(value)
+        keys = [to_text(self.key.resolve(memory.within(iter={loop.iterator: item}))) for item in items]
+        # The keys are as much as the elements: they are stored together.
+        return FanOut(Source(items=list(items)), policy, window=self.window, keys=keys)
 
 
 class Join(NodeType, kw_only=True):
