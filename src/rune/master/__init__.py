@@ -1,0 +1,1 @@
+"""The master: the service that people and programs talk to."""
