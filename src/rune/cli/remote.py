@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from functools import wraps
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -40,6 +41,10 @@ class Remote:
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._connection = kind(parts.hostname, parts.port, timeout=60)
         self._token = token
+
+    def close(self) -> None:
+        """Hang up."""
+        self._connection.close()
 
     def get(self, path: str, **query: Any) -> Any:
         """Read something."""
@@ -129,6 +134,7 @@ def with_remote(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def command(*args: Any, url: str | None, token: str | None, output: str, **options: Any) -> Any:
         settings = load_settings({"url": url, "token": token})
-        return function(Remote(settings.url, settings.token), output == "json", *args, **options)
+        with closing(Remote(settings.url, settings.token)) as remote:
+            return function(remote, output == "json", *args, **options)
 
     return command
