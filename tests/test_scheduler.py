@@ -22,8 +22,10 @@ class Desk:
         self.broker = Outbox()
         self.scheduler = Scheduler(self.state, self.broker, self.clock)
 
-    async def arm(self, id: str, due: float | None) -> None:
-        task = Task(workflow_id="w", execution_id=EXECUTION, current_node=id, accumulated_context={})
+    async def arm(self, id: str, due: float | None, pool: str = "") -> None:
+        task = Task(
+            workflow_id="w", execution_id=EXECUTION, current_node=id, accumulated_context={}, pool=pool
+        )
         await self.state.apply(EXECUTION, [Commit(id, (), [Arm(Timer(id, due, encode(task)))])])
 
     def published(self) -> list[str]:
@@ -61,6 +63,35 @@ async def test_a_timer_is_forgotten_only_after_it_was_published(desk: Desk) -> N
     assert due > NOW
     desk.clock.now = due
     assert (await desk.scheduler.tick(), desk.published()) == (1, ["a"])
+
+
+async def test_a_pool_out_of_reach_does_not_keep_the_others_waiting(desk: Desk) -> None:
+    for id, pool in (("a", ""), ("lost", "gpu"), ("b", ""), ("c", "tpu")):
+        await desk.arm(id, NOW, pool)
+    publish = desk.broker.publish
+
+    async def refuse(tasks: list[Task], completions: object = ()) -> None:
+        if tasks[0].pool == "gpu":
+            raise InfrastructureError("no queue takes it")
+        await publish(tasks)
+
+    desk.broker.publish = refuse  # type: ignore[method-assign, assignment]
+    with pytest.raises(InfrastructureError):
+        await desk.scheduler.tick()
+    assert desk.published() == ["a", "b", "c"]
+    desk.broker.publish = publish  # type: ignore[method-assign]
+    desk.clock.now += 30
+    assert (await desk.scheduler.tick(), desk.published()) == (1, ["lost"])
+
+
+async def test_it_counts_timers_and_how_late_they_are(desk: Desk) -> None:
+    await desk.arm("a", NOW)
+    await desk.arm("b", NOW + 2)
+    desk.clock.now += 3
+    await desk.scheduler.tick()
+    scheduler = desk.scheduler
+    assert (scheduler.claimed, scheduler.published) == (2, 2)
+    assert (scheduler.lateness.count, scheduler.lateness.total) == (2, 4)
 
 
 async def test_two_schedulers_publish_a_timer_once(desk: Desk) -> None:

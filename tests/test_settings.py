@@ -37,6 +37,25 @@ def test_every_field_is_a_variable() -> None:
         "status_batch_ms": ("5", 5.0),
         "grace": ("0", 0.0),
         "log_format": ("json", "json"),
+        "metrics_port": ("9100", 9100),
+        "metrics_host": ("0.0.0.0", "0.0.0.0"),
+        "http_allow": ("localhost:80, 10.0.0.0/8", ("localhost:80", "10.0.0.0/8")),
+        "key": ("a,b", "a,b"),
+        "key_file": ("x.key", "x.key"),
+        "credentials_dir": ("/run/secrets", "/run/secrets"),
+        "accounts": ("true", True),
+        "admin_password": ("x", "x"),
+        "public_url": ("https://there", "https://there"),
+        "session_idle": ("60", 60.0),
+        "session_max": ("600", 600.0),
+        "host": ("0.0.0.0", "0.0.0.0"),
+        "port": ("80", 80),
+        "history_url": ("postgresql://there", "postgresql://there"),
+        "max_body": ("1000", 1000),
+        "artifacts": ("/files", "/files"),
+        "streams": ("5", 5),
+        "token": ("rune_x", "rune_x"),
+        "url": ("http://there", "http://there"),
     }
     known = {field.name for field in msgspec.structs.fields(Settings)}
     assert known <= set(texts)
@@ -101,3 +120,10 @@ def test_databases_live_in_the_users_state_directory() -> None:
     assert state_directory({"XDG_STATE_HOME": "/state"}) == Path("/state/rune")
     assert state_directory({}) == Path.home() / ".local" / "state" / "rune"
     assert state_directory({"XDG_STATE_HOME": ""}) == Path.home() / ".local" / "state" / "rune"
+
+
+def test_what_is_secret_is_not_shown() -> None:
+    shown = repr(Settings(key="k-secret", admin_password="p-secret", broker_url="amqp://me:u-secret@there"))
+    assert "secret" not in shown
+    assert "key=***" in shown
+    assert "concurrency=64" in shown

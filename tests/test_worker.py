@@ -126,6 +126,51 @@ async def test_it_starts_with_the_news() -> None:
         assert desk.engine.paused == {"resting"}
 
 
+async def test_what_is_said_while_the_news_are_read_is_younger() -> None:
+    desk = Desk()
+    await desk.state.put("a", {})
+    await desk.state.put("b", {})
+    await desk.state.pause("a")
+    news = desk.state.news
+
+    async def late() -> Any:
+        answer = await news()
+        desk.worker.paused("b")
+        desk.worker.resumed("a")
+        return answer
+
+    await desk.worker.catch_up()
+    assert desk.engine.paused == {"a"}
+    desk.state.news = late  # type: ignore[method-assign]
+    await desk.worker.catch_up()
+    assert desk.engine.paused == {"b"}
+
+
+async def test_it_counts_what_becomes_of_deliveries() -> None:
+    desk = Desk(retry_delays=(0.0,))
+    desk.engine.bodies["bug"] = ZeroDivisionError()
+    desk.engine.bodies["nonsense"] = MessageError("no sense")
+    async with desk.running():
+        await desk.publish("a", "bug", "nonsense", "slow")
+        worker = desk.worker
+        await desk.until(lambda: worker.handled == 4 and worker.in_flight == 1)
+        assert (worker.retried, worker.dead_lettered, worker.durations.count) == (1, 2, 4)
+    assert (worker.given_back, worker.in_flight) == (1, 0)
+
+
+async def test_secrets_are_in_no_dead_letter_and_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk(retry_delays=(0.0,))
+    desk.worker._mask = lambda text: text.replace("s3cr3t", "***")
+    desk.engine.bodies["bug"] = ZeroDivisionError("by s3cr3t")
+    async with desk.running():
+        await desk.publish("bug")
+        await desk.until(lambda: bool(desk.broker.dead))
+    assert desk.engine.failed == [("bug", "dead-lettered: ZeroDivisionError: by ***")]
+    assert desk.broker.dead[0].reason == "ZeroDivisionError: by ***"
+    assert "ZeroDivisionError: by ***" in caplog.text
+    assert "s3cr3t" not in caplog.text
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -370,6 +415,20 @@ async def test_what_does_not_end_in_the_grace_period_is_given_back() -> None:
         await asyncio.wait_for(running, 2)
     assert desk.queued() == ["slow"]
     assert desk.engine.failed == []
+
+
+@pytest.mark.parametrize("calm", [True, False], ids=["before it begins", "while it waits for State"])
+async def test_told_of_an_end_it_finishes_what_it_has_taken(calm: bool) -> None:
+    desk = Desk(enduring=True)
+    await desk.publish("a")
+    delivery = await anext(desk.broker.deliveries(1))
+    if not calm:
+        desk.worker._calm.clear()
+    desk.worker._begin(delivery)
+    if not calm:
+        await asyncio.sleep(0)
+    desk.worker.ended("exec")
+    await desk.settled()
 
 
 async def test_it_hears_of_executions_that_ended_elsewhere() -> None:

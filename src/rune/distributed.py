@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from rune.core.errors import InfrastructureError
+from rune.core.ids import EVERYBODY
+from rune.core.messages import decode_task
 from rune.core.registry import Registry
 from rune.core.workflow import Workflow
 from rune.credentials import Credentials
 from rune.engine import Engine
 from rune.engine.running import Runner
-from rune.formats.graph import compile_workflow
-from rune.nodes import SERVICES
+from rune.formats.definition import compile_definition
+from rune.nodes import guarded_services
+from rune.presence import present
 from rune.scheduler import Scheduler
 from rune.settings import Settings, SettingsError
 from rune.worker import Worker
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from rune.backends.rabbitmq import RabbitBroker
     from rune.backends.redis import RedisState
 
-__all__ = ["connect", "run_scheduler", "run_worker"]
+__all__ = ["connect", "pause", "resume", "run_scheduler", "run_worker"]
 
 _log = logging.getLogger("rune.distributed")
 
@@ -50,14 +51,8 @@ async def connect(settings: Settings) -> AsyncIterator[tuple[RabbitBroker, Redis
         )
     from rune.backends.rabbitmq import open_rabbitmq
 
-    try:
+    with _installed("hiredis"):
         from rune.backends.redis import open_redis
-    except ModuleNotFoundError as error:
-        if error.name != "hiredis":
-            raise
-        raise SettingsError(
-            "this needs the package hiredis: pip install 'rune-engine[distributed]'"
-        ) from error
 
     async with (
         open_rabbitmq(
@@ -72,42 +67,86 @@ async def connect(settings: Settings) -> AsyncIterator[tuple[RabbitBroker, Redis
         yield broker, state
 
 
+@contextmanager
+def _installed(package: str) -> Iterator[None]:
+    """Say how to install a package that is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        name = package.replace("_", "-")
+        raise SettingsError(
+            f"this needs the package {name}: pip install 'rune-engine[distributed]'"
+        ) from error
+
+
 def _queues(names: Sequence[str]) -> list[str]:
     """The queues that these names of queues or of pools mean; without any, everybody's."""
     from rune.backends.rabbitmq import pool_queue
-    from rune.backends.rabbitmq.topology import EXECUTION, TIMEOUT
+    from rune.backends.rabbitmq.topology import TIMEOUT
 
-    if not names:
-        return [EXECUTION, TIMEOUT]
-    try:
-        return [name if name.startswith("workflow.") else pool_queue(name) for name in names]
-    except ValueError as error:
-        raise SettingsError(str(error)) from error
+    queues: list[str] = []
+    for name in names or (EVERYBODY,):
+        try:
+            queues.append(name if name.startswith("workflow.") else pool_queue(name))
+        except ValueError as error:
+            raise SettingsError(str(error)) from error
+        if name == EVERYBODY:
+            queues.append(TIMEOUT)
+    return queues
+
+
+@asynccontextmanager
+async def _credentials(settings: Settings) -> AsyncIterator[Credentials]:
+    """Where a worker's credentials are: also the master's store, if it is given its address and key."""
+    url = settings.history_url or ""
+    given = (settings.credentials, settings.credentials_dir)
+    if not (settings.key or settings.key_file) or not url.startswith(("postgres://", "postgresql://")):
+        yield Credentials(*given)
+        return
+    with _installed("cryptography"), _installed("asyncpg"):
+        from rune.history import open_database
+        from rune.history.credentials import open_source
+
+    async with open_database(url) as database:
+        yield Credentials(*given, await open_source(database, settings))
 
 
 async def run_worker(settings: Settings, registry: Registry, stop: Awaitable[object]) -> None:
     """Handle Tasks until `stop`; then take no more, and give back what does not end in time."""
-    async with connect(settings) as (broker, state):
-        runner = Runner(settings, time.time, SERVICES, Credentials(settings.credentials))
+    services = guarded_services(settings.http_allow)
+    async with _credentials(settings) as credentials, connect(settings) as (broker, state):
+        runner = Runner(settings, time.time, services, credentials)
 
         def compiled(definition: bytes) -> Workflow:
-            return compile_workflow(msgspec.json.decode(definition), registry, definition=definition)
+            return compile_definition(definition, registry)
 
         engine = Engine(state, broker, compiled, runner, settings, time.time)
-        worker = Worker(engine, broker, state, settings, enduring=True, ready=state.ready)
-        endings = Endings(broker, worker)
-        worker.on_end = endings.tell
-        _log.info("worker ready: %d Tasks at a time", settings.concurrency)
+        worker = Worker(
+            engine,
+            broker,
+            state,
+            settings,
+            enduring=True,
+            ready=state.ready,
+            finish_all=broker.finish_all,
+            mask=credentials.mask.text,
+        )
+        hearsay = Hearsay(broker, worker)
+        worker.on_end = hearsay.tell
         try:
-            await _until(
-                stop,
-                worker.run(),
-                worker.stop,
-                settings.grace + _LAST_WORDS,
-                _for_ever(partial(_follow, worker)),
-                _for_ever(endings.telling),
-                _for_ever(endings.hearing),
-            )
+            async with _observed(settings, broker, state, worker), _listed(settings, state, worker):
+                _log.info("worker ready: %d Tasks at a time", settings.concurrency)
+                await _until(
+                    stop,
+                    worker.run(),
+                    worker.stop,
+                    settings.grace + _LAST_WORDS,
+                    _for_ever(partial(_follow, worker)),
+                    _for_ever(hearsay.telling),
+                    _for_ever(hearsay.hearing),
+                )
         finally:
             await runner.close()
     _log.info("worker stopped")
@@ -117,9 +156,51 @@ async def run_scheduler(settings: Settings, stop: Awaitable[object]) -> None:
     """Publish what is due until `stop`."""
     async with connect(settings) as (broker, state):
         scheduler = Scheduler(state, broker, time.time, lease=min(30.0, settings.lease))
-        _log.info("scheduler ready")
-        await _until(stop, scheduler.run(enduring=True), scheduler.stop, settings.grace)
+        async with _observed(settings, broker, state, scheduler), present(state.members, "scheduler"):
+            _log.info("scheduler ready")
+            await _until(stop, scheduler.run(enduring=True), scheduler.stop, settings.grace)
     _log.info("scheduler stopped")
+
+
+def _listed(settings: Settings, state: RedisState, worker: Worker) -> AbstractAsyncContextManager[None]:
+    """Have a worker listed among the members."""
+    return present(
+        state.members,
+        "worker",
+        concurrency=settings.concurrency,
+        queues=_queues(settings.queues),
+        running=lambda: worker.in_flight,
+    )
+
+
+@asynccontextmanager
+async def _observed(
+    settings: Settings, broker: RabbitBroker, state: RedisState, subject: Worker | Scheduler
+) -> AsyncIterator[None]:
+    """Serve the numbers of a worker or a scheduler, if they are wanted."""
+    if settings.metrics_port is None:
+        yield
+        return
+    with _installed("prometheus_client"):
+        from rune.metrics import Metrics, serving
+    async with serving(Metrics(broker, state, subject), settings.metrics_host, settings.metrics_port):
+        yield
+
+
+async def pause(broker: RabbitBroker, state: RedisState, execution: str) -> bool:
+    """Let nothing further of an execution start, on any worker; False if it is not alive."""
+    if not await state.pause(execution):
+        return False
+    await broker.broadcast({"paused": [execution]})
+    return True
+
+
+async def resume(broker: RabbitBroker, state: RedisState, execution: str) -> None:
+    """Let a paused execution go on."""
+    parked = await state.unpause(execution)
+    await broker.broadcast({"resumed": [execution]})
+    await broker.publish([decode_task(task) for task in parked])
+    await state.unparked(execution)
 
 
 async def _follow(worker: Worker) -> None:
@@ -129,8 +210,8 @@ async def _follow(worker: Worker) -> None:
         await worker.catch_up()
 
 
-class Endings:
-    """Tells all workers which executions have ended here, and hears it of the others."""
+class Hearsay:
+    """Tells all workers which executions have ended here, and hears of those that end or pause elsewhere."""
 
     def __init__(self, broker: RabbitBroker, worker: Worker) -> None:
         self._broker = broker
@@ -153,11 +234,13 @@ class Endings:
             await self._broker.broadcast({"ended": untold})
 
     async def hearing(self) -> None:
-        """Drop what is left of executions that have ended elsewhere."""
+        """Heed what is said of executions; what is missed, the news bring a little later."""
+        worker = self._worker
+        heed = {"ended": worker.ended, "paused": worker.paused, "resumed": worker.resumed}
         async for control in self._broker.controls():
-            ended = control.get("ended", ())
-            for execution in ended if isinstance(ended, list) else ():
-                self._worker.ended(str(execution))
+            for word, executions in control.items():
+                for execution in executions if word in heed and isinstance(executions, list) else ():
+                    heed[word](str(execution))
 
 
 async def _for_ever(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -177,18 +260,22 @@ async def _until(
     patience: float,
     *beside: Coroutine[Any, Any, None],
 ) -> None:
-    """Run `main`, and others beside it; when `stop` comes, `end` it and wait until it has ended."""
+    """Run `main`, and others beside it; when `stop` comes, `end` it and wait until it has ended.
+
+    InfrastructureError says that it has not.
+    """
     working = asyncio.ensure_future(main)
     others = [asyncio.ensure_future(each) for each in beside]
     stopping = asyncio.ensure_future(stop)
     try:
         await asyncio.wait({working, stopping, *others}, return_when=asyncio.FIRST_COMPLETED)
         end()
-        # What cannot end because a server is away is given up: the servers hold all there is to know.
         await asyncio.wait({working}, timeout=patience)
         for each in (working, *others):
             if each.done():
                 each.result()
+        if not working.done():
+            raise InfrastructureError("a server is away: what is in our hands will be delivered again")
     finally:
         for each in (working, *others):
             each.cancel()

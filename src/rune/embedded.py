@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from msgspec import Raw
@@ -21,11 +21,14 @@ from rune.credentials import Credentials
 from rune.engine import Engine
 from rune.engine.running import Runner
 from rune.engine.values import expand
-from rune.formats.graph import compile_workflow
+from rune.formats.definition import compile_definition
 from rune.nodes import SERVICES
 from rune.scheduler import Scheduler
 from rune.settings import Settings
 from rune.worker import Worker
+
+if TYPE_CHECKING:
+    from rune.backends.sqlite import Database
 
 __all__ = ["Embedded"]
 
@@ -40,43 +43,74 @@ class LocalBroker(Broker, Protocol):
 
     listeners: list[Listener]
 
+    async def depth(self) -> int:
+        """How many Tasks wait or are being handled."""
+
 
 class Embedded:
     """Runs executions in this process; made by `Embedded.open`."""
 
-    def __init__(self, settings: Settings, registry: Registry, broker: LocalBroker, state: State) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        registry: Registry,
+        broker: LocalBroker,
+        state: State,
+        credentials: Credentials | None = None,
+        services: Mapping[str, Callable[[], Any]] = SERVICES,
+    ) -> None:
         self.settings = settings
         self.registry = registry
         self.broker = broker
         self.state = state
-        self._runner = Runner(settings, time.time, SERVICES, Credentials(settings.credentials))
+        self.database: Database | None = None
+        """The file it is kept in, open to others."""
+        credentials = credentials or Credentials(settings.credentials, settings.credentials_dir)
+        self._runner = Runner(settings, time.time, services, credentials)
         self.engine = Engine(state, broker, self._compile, self._runner, settings, time.time)
-        self.worker = Worker(self.engine, broker, state, settings)
+        self.taking = asyncio.Event()
+        """Set while Tasks may be taken: whoever listens and falls behind clears it."""
+        self.taking.set()
+        self.worker = Worker(self.engine, broker, state, settings, ready=self._opened)
         self.scheduler = Scheduler(state, broker, time.time)
         self.flows: dict[str, Workflow] = {}
         """The workflows that this process has come to know, by id."""
         self._ended: dict[str, CompletionMessage] = {}
         """Completions until they are acknowledged."""
         self._news = asyncio.Condition()
+        self._hearers: list[Callable[[CompletionMessage], None]] = []
         self._started: dict[str, tuple[str, float]] = {}
         """Workflow and start of the executions that were started here."""
         self._loops: list[asyncio.Task[None]] = []
 
     def _compile(self, definition: bytes) -> Workflow:
-        flow = compile_workflow(msgspec.json.decode(definition), self.registry, definition=definition)
+        flow = compile_definition(definition, self.registry)
         self.flows[flow.id] = flow
         return flow
 
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, settings: Settings, registry: Registry, database: str | None = None
+        cls,
+        settings: Settings,
+        registry: Registry,
+        database: str | None = None,
+        *,
+        credentials: Credentials | None = None,
+        services: Mapping[str, Callable[[], Any]] = SERVICES,
+        held: bool = False,
     ) -> AsyncIterator[Embedded]:
-        """Open on a SQLite file, or in memory when `database` is None."""
+        """Open on a SQLite file, or in memory when `database` is None.
+
+        `credentials` resolves references in place of the settings', and `services` is what nodes share. One
+        that is `held` takes no Tasks until `taking` is set: so whoever listens misses nothing.
+        """
         if database is None:
             from rune.backends.memory import MemoryBroker, MemoryState
 
-            rune = cls(settings, registry, MemoryBroker(), MemoryState())
+            rune = cls(settings, registry, MemoryBroker(), MemoryState(), credentials, services)
+            if held:
+                rune.taking.clear()
             async with rune._running():
                 yield rune
             return
@@ -84,7 +118,10 @@ class Embedded:
 
         async with open_sqlite(database, synchronous=settings.synchronous) as (broker, state):
             await state.forget_unstarted()
-            rune = cls(settings, registry, broker, state)
+            rune = cls(settings, registry, broker, state, credentials, services)
+            rune.database = state.database
+            if held:
+                rune.taking.clear()
             async with rune._running():
                 yield rune
 
@@ -107,6 +144,11 @@ class Embedded:
                 if len(self._ended) > _KEPT:
                     del self._ended[next(iter(self._ended))]
                 self._news.notify_all()
+            for hearer in self._hearers:
+                hearer(completion)
+
+    async def _opened(self) -> None:
+        await self.taking.wait()
 
     # --- what a caller does ---
 
@@ -154,6 +196,11 @@ class Embedded:
         self._ended.pop(completion.execution_id, None)
         await self.broker.completed(completion)
 
+    async def broken(self) -> None:
+        """Return never; raise what ended the engine, when something has."""
+        await asyncio.wait(self._loops, return_when=asyncio.FIRST_COMPLETED)
+        self._raise_broken()
+
     def _raise_broken(self) -> None:
         for loop in self._loops:
             if loop.done() and not loop.cancelled() and loop.exception() is not None:
@@ -173,6 +220,12 @@ class Embedded:
     def listen(self, listener: Listener) -> None:
         """Have every status told to `listener`, in lists."""
         self.broker.listeners.append(listener)
+
+    def hear(self, hearer: Callable[[CompletionMessage], None]) -> None:
+        """Have every completion told to `hearer`, those that nobody has acknowledged first."""
+        for completion in self._ended.values():
+            hearer(completion)
+        self._hearers.append(hearer)
 
     async def cancel(self, execution: str, reason: str = "cancelled") -> None:
         """Ask for an execution's end."""

@@ -7,8 +7,9 @@ import logging
 from collections.abc import Callable
 
 from rune.core.errors import InfrastructureError
-from rune.core.messages import decode_task
-from rune.core.ports import Broker, State
+from rune.core.histogram import Histogram
+from rune.core.messages import Task, decode_task
+from rune.core.ports import Broker, State, Timer
 
 __all__ = ["Scheduler"]
 
@@ -17,6 +18,7 @@ _log = logging.getLogger("rune.scheduler")
 _BATCH = 1000
 _REST = 1.0
 """Seconds after which one that endures tries again."""
+_LATENESS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60, 600, 3600)
 
 
 class Scheduler:
@@ -32,7 +34,16 @@ class Scheduler:
         self._broker = broker
         self._clock = clock
         self._lease = lease
+        self.claimed = self.published = 0
+        """Timers that we took, and those whose Tasks we published."""
+        self.lateness = Histogram(_LATENESS)
+        """Seconds from when a timer was due to when its Task was published."""
         self._stopping = asyncio.Event()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether we were told to stop."""
+        return self._stopping.is_set()
 
     async def run(self, *, enduring: bool = False) -> None:
         """Publish due timers until stopped; an `enduring` one waits for State and Broker to come back."""
@@ -72,7 +83,21 @@ class Scheduler:
         """Claim what is due, publish it, and only then forget it."""
         now = self._clock()
         timers = await self._state.claim(now, _BATCH, now + self._lease)
-        if timers:
-            await self._broker.publish([decode_task(timer.task) for timer in timers])
-            await self._state.discharge(timers)
+        self.claimed += len(timers)
+        pools: dict[str, list[tuple[Timer, Task]]] = {}
+        for timer in timers:
+            task = decode_task(timer.task)
+            pools.setdefault(task.pool, []).append((timer, task))
+        # A pool that cannot be reached must not keep the others waiting.
+        ends = await asyncio.gather(*map(self._publish, pools.values()), return_exceptions=True)
+        for error in filter(None, ends):
+            raise error
         return len(timers)
+
+    async def _publish(self, due: list[tuple[Timer, Task]]) -> None:
+        await self._broker.publish([task for _, task in due])
+        self.published += len(due)
+        now = self._clock()
+        for timer, _ in due:
+            self.lateness.add(now - timer.was_due)
+        await self._state.discharge([timer for timer, _ in due])

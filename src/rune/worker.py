@@ -5,13 +5,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable
+import traceback
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Mapping,
+)
+from time import perf_counter
 from typing import Any
 
 from rune.core.errors import DefinitionError, EngineError, InfrastructureError, MessageError
+from rune.core.histogram import Histogram
+from rune.core.node import NodeType
 from rune.core.ports import Broker, Delivery, State
 from rune.engine import Engine
 from rune.settings import Settings
+from rune.together import FinishAll, Together
 
 __all__ = ["Worker"]
 
@@ -23,6 +34,7 @@ _TRIES = 3
 """Tries after which a delivery that alone finds State or Broker out of reach is the trouble itself."""
 _FIRST_REST, _LONGEST_REST = 0.2, 5.0
 """Seconds a delivery is held before it is tried again, when State or Broker is out of reach."""
+_DURATIONS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60, 300)
 
 
 class Worker:
@@ -30,6 +42,9 @@ class Worker:
 
     Alone on its database, it ends when State or Broker is out of reach. One that is `enduring` holds what it
     has instead, takes no more, and goes on when they are back; `ready` returns while State can be reached.
+    With `finish_all`, which finishes deliveries together, plain steps are done as they come, and items that
+    come together arrive together; neither takes a slot.
+    `mask` takes secrets out of what is said of errors.
     """
 
     def __init__(
@@ -41,21 +56,32 @@ class Worker:
         *,
         enduring: bool = False,
         ready: Callable[[], Awaitable[None]] | None = None,
+        finish_all: FinishAll | None = None,
+        mask: Callable[[str], str] = str,
     ) -> None:
         self.on_end: Callable[[str], None] = lambda execution: None
         """Called when this worker has ended an execution."""
+        self.handled = self.retried = self.dead_lettered = self.given_back = 0
+        """Deliveries that were dealt with, whatever came of them; and those of which this came."""
+        self.durations = Histogram(_DURATIONS)
+        """Seconds from taking a delivery to having dealt with it."""
         self._engine = engine
         self._broker = broker
         self._state = state
         self._settings = settings
         self._enduring = enduring
         self._ready = ready
+        self._mask = mask
+        self._together: Together | None = None
+        if finish_all is not None:
+            self._together = Together(engine, finish_all, self._begin_alone, self._finished)
         self._running: dict[asyncio.Task[None], Delivery] = {}
         self._slots = asyncio.Semaphore(settings.concurrency)
         self._alone = asyncio.Lock()
         self._troubled = 0
         """Deliveries that wait for State or Broker to come back."""
-        self._handled = 0
+        self._heard = 0
+        """How often somebody said that an execution is paused, or goes on."""
         self._calm = asyncio.Event()
         self._calm.set()
         self._broken: asyncio.Future[None] | None = None
@@ -88,7 +114,11 @@ class Worker:
 
     async def catch_up(self) -> None:
         """Read which executions have ended or are paused."""
-        ended, self._engine.paused = await self._state.news()
+        heard = self._heard
+        ended, paused = await self._state.news()
+        if heard == self._heard:
+            # What was said meanwhile is younger.
+            self._engine.paused = paused
         for execution in ended - self._engine.ended.keys():
             self.ended(execution)
 
@@ -100,6 +130,36 @@ class Worker:
             del known[next(iter(known))]
         self._forsake(execution)
 
+    def paused(self, execution: str) -> None:
+        """An execution was paused: its Tasks are parked from now on."""
+        self._heard += 1
+        self._engine.paused |= {execution}
+
+    def resumed(self, execution: str) -> None:
+        """A paused execution goes on."""
+        self._heard += 1
+        self._engine.paused -= {execution}
+
+    @property
+    def steps(self) -> Mapping[tuple[type[NodeType], type], int]:
+        """Steps that have ended or rest, by the type of their node and of their outcome."""
+        return self._engine.counts
+
+    @property
+    def in_flight(self) -> int:
+        """Deliveries in our hands."""
+        return len(self._running) + (len(self._together) if self._together is not None else 0)
+
+    @property
+    def held(self) -> bool:
+        """Whether we hold what we have, because State or Broker is out of reach."""
+        return self._troubled > 0
+
+    @property
+    def stopping(self) -> bool:
+        """Whether we were told to stop."""
+        return self._stopping.is_set()
+
     def _ended_here(self, execution: str) -> None:
         self._forsake(execution)
         self.on_end(execution)
@@ -110,16 +170,33 @@ class Worker:
             while True:
                 # First the room, then the delivery: so none is in hand while we wait.
                 await self._slots.acquire()
-                await self._calm.wait()
-                if self._ready is not None:
-                    await self._ready()
-                delivery = await anext(deliveries)
-                task = asyncio.create_task(self._handle(delivery))
-                self._running[task] = delivery
-                task.add_done_callback(self._done)
+                delivery = await self._next(deliveries)
+                while self._together is not None and self._calm.is_set() and self._together.take(delivery):
+                    delivery = await self._next(deliveries)
+                self._begin(delivery)
         finally:
             if isinstance(deliveries, AsyncGenerator):
                 await deliveries.aclose()
+
+    async def _next(self, deliveries: AsyncIterator[Delivery]) -> Delivery:
+        await self._calm.wait()
+        if self._ready is not None:
+            await self._ready()
+        return await anext(deliveries)
+
+    def _begin(self, delivery: Delivery) -> None:
+        task = asyncio.create_task(self._handle(delivery))
+        self._running[task] = delivery
+        task.add_done_callback(self._done)
+
+    async def _begin_alone(self, delivery: Delivery) -> None:
+        await self._slots.acquire()
+        self._begin(delivery)
+
+    def _finished(self, count: int, seconds: float) -> None:
+        self.handled += count
+        for _ in range(count):
+            self.durations.add(seconds)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)
@@ -132,48 +209,66 @@ class Worker:
 
     async def _let_finish(self) -> None:
         """Let what is running end by itself, for a while."""
-        if self._running and self._settings.grace:
-            _log.info("stopping: %d Tasks may take %g s to end", len(self._running), self._settings.grace)
-            await asyncio.wait(self._running, timeout=self._settings.grace)
+        left = [*self._running, *(self._together.running if self._together is not None else ())]
+        if left and self._settings.grace:
+            _log.info("stopping: %d Tasks may take %g s to end", len(left), self._settings.grace)
+            await asyncio.wait(left, timeout=self._settings.grace)
 
     async def _stop(self) -> None:
         """Give back what is still running."""
-        running = dict(self._running)
+        running = {task: [delivery] for task, delivery in self._running.items()}
+        if self._together is not None:
+            running |= self._together.running
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        await asyncio.gather(*(self._broker.give_back(delivery) for delivery in running.values()))
+        left = [delivery for deliveries in running.values() for delivery in deliveries]
+        await asyncio.gather(*(self._broker.give_back(delivery) for delivery in left))
+        self.given_back += len(left)
 
     def _forsake(self, execution: str) -> None:
         """Stop what still runs for an execution that has ended."""
         for task, delivery in self._running.items():
             if delivery.task.execution_id == execution and task is not asyncio.current_task():
-                task.cancel()
+                # Not before it has begun: it could not finish its delivery.
+                asyncio.get_running_loop().call_soon(task.cancel)
 
     async def _handle(self, delivery: Delivery) -> None:
+        begun = perf_counter()
+        try:
+            await self._endure(delivery)
+        except asyncio.CancelledError:
+            # Its execution may have ended while it waited for State or Broker.
+            if delivery.task.execution_id not in self._engine.ended:
+                raise
+            await self._broker.finish(delivery)
+        self.handled += 1
+        self.durations.add(perf_counter() - begun)
+
+    async def _endure(self, delivery: Delivery) -> None:
+        """Handle a delivery, as often as it takes."""
         # It may have come in just when the trouble began.
         await self._calm.wait()
         tries, handled = 0, 0
         while True:
             try:
                 await self._attempt(delivery)
-                self._handled += 1
                 return
             except InfrastructureError as error:
                 if not self._enduring:
                     raise
-                if tries >= _TRIES and self._handled > handled:
+                if tries >= _TRIES and self.handled > handled:
                     # Others get through, so that it is not the servers.
                     await self._try_later(delivery, error)
                     return
-                handled = self._handled
+                handled = self.handled
                 await self._wait_out(error, min(_FIRST_REST * 2**tries, _LONGEST_REST))
                 tries += 1
 
     async def _wait_out(self, error: InfrastructureError, rest: float) -> None:
         """Hold a delivery, and let no others in, until State and Broker may be back."""
         if not self._troubled:
-            _log.warning("%s; holding what we have and taking no more", error)
+            _log.warning("%s; holding what we have and taking no more", self._mask(str(error)))
         self._troubled += 1
         self._calm.clear()
         try:
@@ -210,16 +305,22 @@ class Worker:
         delays = self._settings.retry_delays
         if delivery.retries < len(delays):
             delay = delays[delivery.retries]
-            _log.warning("%s; trying again in %g s", _about(delivery), delay, exc_info=error)
+            _log.warning("%s; trying again in %g s\n%s", _about(delivery), delay, self._traceback(error))
             await self._broker.retry(delivery, delay)
+            self.retried += 1
             return
-        _log.error("%s; giving up", _about(delivery), exc_info=error)
+        _log.error("%s; giving up\n%s", _about(delivery), self._traceback(error))
         await self._give_up(delivery, f"{type(error).__name__}: {error}")
 
+    def _traceback(self, error: BaseException) -> str:
+        return self._mask("".join(traceback.format_exception(error)).rstrip())
+
     async def _give_up(self, delivery: Delivery, reason: str) -> None:
+        reason = self._mask(reason)
         error = EngineError(f"dead-lettered: {reason}", "DEAD_LETTER")
         if await self._failed(delivery, error):
             await self._broker.dead_letter(delivery, reason)
+            self.dead_lettered += 1
         else:
             # What has ended needs no post mortem.
             await self._broker.finish(delivery)
@@ -230,7 +331,7 @@ class Worker:
         except InfrastructureError:
             raise
         except Exception as trouble:  # noqa: BLE001 - the message itself may be what is wrong
-            _log.error("%s; its execution cannot be told", _about(delivery), exc_info=trouble)
+            _log.error("%s; its execution cannot be told\n%s", _about(delivery), self._traceback(trouble))
             return True
 
 

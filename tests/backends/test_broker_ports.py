@@ -150,6 +150,25 @@ async def test_a_dead_letter_does_not_come_back(broker: Any, worker: Worker) -> 
     assert decode_task(letter.body) == task("a")
 
 
+async def test_dead_letters_can_be_read_tried_again_and_dropped(broker: Broker, worker: Worker) -> None:
+    await broker.publish([task("a"), task("b"), task("c")])
+    for _ in range(3):
+        delivery = await worker.take()
+        await broker.dead_letter(delivery, f"why {delivery.task.current_node}")
+    first, second, third = await broker.letters("", 10)
+    assert [letter.reason for letter in (first, second, third)] == ["why a", "why b", "why c"]
+    assert first.at > 0
+    assert await broker.letters(first.id, 1) == [second]
+    assert await broker.letter(third.id) == third
+    assert await broker.redrive(second.id)
+    assert (await worker.take()).task == task("b")
+    assert await broker.drop(first.id)
+    assert not await broker.drop(first.id)
+    assert not await broker.redrive(first.id)
+    assert not await broker.redrive("nothing")
+    assert await broker.letters("", 10) == [third]
+
+
 async def test_completions_come_in_order(broker: Broker) -> None:
     await broker.publish([], [completion("exec_1")])
     completions = broker.completions()

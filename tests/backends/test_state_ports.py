@@ -125,6 +125,17 @@ async def test_calls_made_at_once_are_carried_out_one_after_the_other(state: Sta
     assert sum(answer.release is not None for answer in answers) == 1
 
 
+async def test_the_first_to_end_it_says_when_it_started(state: State) -> None:
+    """A message that starts an execution may come twice, and nobody can tell which of them was first."""
+    endings = []
+    for started_at in (17.25, 18.5):
+        (answer,) = await state.apply(E, [Commit("s", ROOT, [Settle(-1, b"{}")], started_at)])
+        endings.append(answer.ending)
+    assert endings[0] is not None
+    assert endings[0].started_at == 17.25
+    assert endings[1] == endings[0]
+
+
 # --- records and leases ------------------------------------------------------------------------------------
 
 
@@ -473,7 +484,7 @@ async def test_an_expired_merge_goes_on_as_a_branch(state: State, clock: Clock) 
     assert (await ask(state, "after", Settle(-1))).ending is not None
 
 
-@pytest.mark.parametrize("rest", ["progress", "sleep", "lease"])
+@pytest.mark.parametrize("rest", ["progress", "lease"])
 async def test_idle_time_does_not_count_while_something_happens(
     state: State, clock: Clock, rest: str
 ) -> None:
@@ -482,8 +493,6 @@ async def test_idle_time_does_not_count_while_something_happens(
     clock.advance(100)
     if rest == "progress":
         await leave(state, "s0", 0)
-    elif rest == "sleep":
-        await ask(state, "w", Arm(Timer("w", clock.now + 1000, b"task")), place=(("b", 1),))
     else:
         await lease(state, "s1", clock.now + 1000, place=(("b", 1),))
     clock.advance(40)
@@ -491,6 +500,48 @@ async def test_idle_time_does_not_count_while_something_happens(
     assert answer.rearmed
     assert answer.release is None
     assert await state.next_due() == clock.now + (10 if rest == "progress" else 50)
+
+
+async def expired(state: State, clock: Clock) -> list[str]:
+    """The timers that are due, gone as if their Tasks had been published."""
+    claimed = await state.claim(clock.now, 10, clock.now + 30)
+    await state.discharge(claimed)
+    return [timer.id for timer in claimed]
+
+
+async def test_a_default_time_out_sleeps_as_long_as_the_last_branch_does(state: State, clock: Clock) -> None:
+    """A wait of a month is one look at its time-out, not one every five minutes."""
+    month = 30 * 24 * 3600.0
+    start = clock.now
+    timer = Timer("t", None, b"task", sleeping=False)
+    await ask(state, "split", opening(3, timer=Timer("t", start + 300, b"task", sleeping=False)))
+    for i, wait in enumerate((3600.0, month, 60.0)):
+        await ask(state, f"w{i}", Arm(Timer(f"w{i}", start + wait, b"task")), place=(("b", i),))
+    clock.advance(300)
+    assert set(await expired(state, clock)) == {"w2", "t"}
+    assert (await ask(state, "t", Expire("b", timer, idle=300.0))).rearmed
+    clock.advance(month - 300)
+    assert set(await expired(state, clock)) == {"w0", "w1"}
+    assert await state.next_due() == clock.now + 300, "one look, when the last one has been awake for long"
+    clock.advance(300)
+    assert await expired(state, clock) == ["t"]
+    assert (await ask(state, "t", Expire("b", timer, idle=300.0))).release == b"release"
+
+
+async def test_a_sleep_without_an_end_is_looked_at_ever_more_rarely(state: State, clock: Clock) -> None:
+    timer = Timer("t", None, b"task", sleeping=False)
+    await ask(state, "split", opening(1))
+    await ask(state, "w", Arm(Timer("w", None, b"task")), place=(("b", 0),))
+    looks = 0
+    clock.advance(300)
+    start = clock.now
+    while clock.now < start + 30 * 24 * 3600:
+        assert (await ask(state, "t", Expire("b", timer, idle=300.0))).rearmed
+        due = await state.next_due()
+        assert due is not None
+        clock.advance(due - clock.now)
+        looks += 1
+    assert looks < 20
 
 
 @pytest.mark.parametrize("rest", ["nothing", "record", "timer without a sleeper"])
@@ -525,7 +576,10 @@ async def test_due_timers_are_claimed_in_order(state: State, clock: Clock) -> No
     clock.advance(2)
     until = clock.now + 30
     claimed = await state.claim(clock.now, 10, until)
-    assert claimed == [Timer("a", until, b"A", True, "exec_2"), Timer("b", until, b"B", True, E)]
+    assert claimed == [
+        Timer("a", until, b"A", True, "exec_2", was_due=clock.now - 1),
+        Timer("b", until, b"B", True, E, was_due=clock.now),
+    ]
     assert await state.next_due() == clock.now + 1
 
 
@@ -540,7 +594,8 @@ async def test_a_claim_that_comes_to_nothing_is_found_again(state: State, clock:
     await arm(state, "t", clock.now)
     await state.claim(clock.now, 10, clock.now + 30)
     clock.advance(30)
-    assert [timer.id for timer in await state.claim(clock.now, 10, clock.now + 30)] == ["t"]
+    claimed = await state.claim(clock.now, 10, clock.now + 30)
+    assert [(timer.id, timer.was_due) for timer in claimed] == [("t", clock.now - 30)]
 
 
 async def test_a_discharged_timer_is_gone(state: State, clock: Clock) -> None:
@@ -662,6 +717,17 @@ async def test_a_paused_execution_parks_its_tasks(state: State) -> None:
     await state.unparked(E)
     assert await state.unpause(E) == []
     assert await state.news() == (frozenset(), frozenset())
+
+
+async def test_what_is_parked_before_the_last_was_published_stays_parked(state: State) -> None:
+    await state.put(E, {"h": b"1"})
+    assert await state.pause(E)
+    assert await state.park(E, "s", b"one")
+    assert await state.unpause(E) == [b"one"]
+    assert await state.pause(E)
+    assert await state.park(E, "s", b"again")
+    await state.unparked(E)
+    assert await state.unpause(E) == [b"again"]
 
 
 async def test_what_has_ended_cannot_be_paused(state: State, clock: Clock) -> None:

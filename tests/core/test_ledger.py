@@ -469,7 +469,7 @@ def test_a_default_time_out_does_not_count_while_a_branch_rests(bench: Bench, re
         bench.lease("w", 10_000, place=item(0))
     bench.now = 1000
     assert bench.do("expire", Expire("b", ALARM, idle=30)).rearmed
-    assert bench.timers["alarm"].due == 1030
+    assert bench.timers["alarm"].due == (10_030 if resting == "asleep" else 1030)
     assert bench.do("expire", Expire("b", ALARM)).release == RELEASE
 
 
@@ -551,6 +551,8 @@ def test_repeating_any_commit_any_number_of_times_changes_nothing(history: list[
             continue
         if isinstance(commit.operations[0], Expire) and first[commit.step] == Answer():
             return  # nothing of that name was there yet, which no timer ever finds
+        if first[commit.step].gone and not answer.gone:
+            return  # its scope was not open yet, where no step ever stands
         assert repeating.kept() == before
         if not answer.gone and not answer.dropped:
             assert what_matters(answer) == what_matters(first[commit.step])

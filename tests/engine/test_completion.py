@@ -37,7 +37,7 @@ class Office:
         )
 
     async def announce(self, *contexts: bytes, **rest: Any) -> CompletionMessage:
-        ending = Ending(rest.pop("status", "completed"), NOW + 1.5, contexts, **rest)
+        ending = Ending(rest.pop("status", "completed"), NOW + 1.5, contexts, started_at=NOW, **rest)
         await self.completions.announce(TASK, ending)
         return self.bench.broker.completions_[-1]
 
@@ -128,6 +128,5 @@ async def test_it_is_published_before_it_is_buried(office: Office) -> None:
 
 
 async def test_without_a_start_there_is_no_duration(office: Office) -> None:
-    task = msgspec.structs.replace(TASK, started_at=0.0)
-    await office.completions.announce(task, Ending("completed", NOW))
+    await office.completions.announce(TASK, Ending("completed", NOW))
     assert office.bench.broker.completions_[-1].total_duration_ms == 0

@@ -297,6 +297,14 @@ def test_packing_and_unpacking_gives_the_same_branches() -> None:
         assert plain(got.context.inline()) == plain(sent.context.inline())
 
 
+def test_a_task_goes_to_the_pool_of_its_node_whoever_sends_it() -> None:
+    task, there = msgspec.structs.replace(TASK, pool="cpu"), Edge("s-c", "s", "c", pool="gpu")
+    shared = Layer({})
+    children = [(edge, item(i, shared)[1]) for edge in (EDGE, there) for i in range(2)]
+    for sent in (children, children[1:3], [(there, branch()), (EDGE, branch())]):
+        assert sorted(made.pool for made in pack(task, sent)) == ["", "gpu"]
+
+
 def test_a_task_keeps_what_belongs_to_the_execution() -> None:
     task = msgspec.structs.replace(
         TASK, priority=3, entry="b", workflow_definition=raw({}), attempt=4, cursor=(1, 2)

@@ -21,9 +21,15 @@ COMMANDS = {
     "nodes": "List the node types, or describe one.",
     "schema": "Print the JSON Schema of the workflow format.",
     "graph": "Draw a workflow.",
+    "dev": "Serve the API with a worker and a scheduler, on one file.",
+    "master": "Serve the API beside workers on RabbitMQ and Redis.",
     "worker": "Take Tasks from RabbitMQ and run them.",
     "scheduler": "Publish what is due: waits, time-outs and retries.",
     "topology": "Show what Rune has in RabbitMQ.",
+    "executions": "Look at executions, and act on them.",
+    "workflows": "Keep workflows in a master.",
+    "credentials": "Keep credentials in a master.",
+    "dlq": "Look at dead letters, and put them back.",
 }
 """The subcommands and their short help, here so that `rune --help` imports none of them."""
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from rune.cli.command import Command
-from rune.cli.serving import serve, server_options
+from rune.cli.serving import metrics_options, serve, server_options
 from rune.distributed import run_scheduler
 from rune.settings import load_settings
 
@@ -17,6 +17,7 @@ __all__ = ["command"]
 
 @click.command("scheduler", cls=Command, short_help="Publish what is due: waits, time-outs and retries.")
 @server_options
+@metrics_options
 def command(**flags: Any) -> int:
     """Publish the Tasks whose time has come, beside any number of other schedulers.
 

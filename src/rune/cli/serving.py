@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -17,7 +17,7 @@ from rune.cli.logs import log_to_stderr
 from rune.core.errors import InfrastructureError, RuneError
 from rune.settings import Settings
 
-__all__ = ["Serve", "serve", "server_options"]
+__all__ = ["Serve", "metrics_options", "serve", "server_options"]
 
 _log = logging.getLogger("rune.process")
 
@@ -48,12 +48,19 @@ def server_options(function: _Function) -> _Function:
     return function
 
 
-def serve(settings: Settings, work: Serve, processes: int = 1) -> int:
-    """Run `work` in this process, or in several that it looks after, until a signal; the exit code."""
+def metrics_options(function: _Function) -> _Function:
+    """The options that say where to serve metrics."""
+    port = click.option("--metrics-port", type=int, metavar="N", help="Serve /metrics and /health there.")
+    host = click.option("--metrics-host", metavar="ADDRESS", help="The address of that port.")
+    return port(host(function))
+
+
+def serve(settings: Settings, *works: Serve) -> int:
+    """Do a work in this process, or several in as many that it looks after, until a signal; the exit code."""
     log_to_stderr(settings.log_format)
-    if processes > 1:
-        return _Flock(work, processes).tend()
-    return asyncio.run(_work(work))
+    if len(works) > 1:
+        return _Flock(works).tend()
+    return asyncio.run(_work(works[0]))
 
 
 async def _work(work: Serve, orphaned: int | None = None) -> int:
@@ -79,18 +86,17 @@ async def _work(work: Serve, orphaned: int | None = None) -> int:
     if orphaned is not None:
         loop.add_reader(orphaned, alone)
     await work(stop)
-    return 128 + stop.result()
+    return Exit.OK
 
 
 class _Flock:
-    """Several processes that do the same; one that dies is started again."""
+    """Several processes; one that dies is started again."""
 
-    def __init__(self, work: Serve, count: int) -> None:
-        self._work = work
-        self._count = count
-        self._children: set[int] = set()
-        self._stopping = 0
-        """The signal that ends us."""
+    def __init__(self, works: Sequence[Serve]) -> None:
+        self._works = works
+        self._children: dict[int, Serve] = {}
+        """What each process does."""
+        self._stopping = False
         # A child reads the end of this pipe when its parent is gone, however it went.
         self._reads, self._writes = os.pipe()
 
@@ -99,15 +105,17 @@ class _Flock:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._stop)
         code = 0
-        while not self._stopping and len(self._children) < self._count:
-            self._start()
+        for work in self._works:
+            if not self._stopping:
+                self._start(work)
         while self._children:
             pid, status = os.wait()
-            self._children.discard(pid)
+            work = self._children.pop(pid)
             ended = os.waitstatus_to_exitcode(status)
             if self._stopping:
-                continue
-            if ended in (Exit.WRONG, Exit.INFRASTRUCTURE):
+                # As a shell says it of one that a signal has ended.
+                code = code or (ended if ended >= 0 else 128 - ended)
+            elif ended in (Exit.WRONG, Exit.INFRASTRUCTURE):
                 # It has said why; the others will fare no better.
                 code = ended
                 self._stop(signal.SIGTERM)
@@ -115,18 +123,21 @@ class _Flock:
                 _log.error("process %d ended with %d; starting another", pid, ended)
                 time.sleep(_REST)
                 if not self._stopping:
-                    self._start()
-        return code or 128 + self._stopping
+                    self._start(work)
+        return code
 
     def _stop(self, number: int, _: object = None) -> None:
-        self._stopping = number
+        self._stopping = True
         for pid in self._children:
             os.kill(pid, number)
 
-    def _start(self) -> None:
+    def _start(self, work: Serve) -> None:
         pid = os.fork()
         if pid:
-            self._children.add(pid)
+            self._children[pid] = work
+            if self._stopping:
+                # The signal came before we knew whom to pass it on to.
+                os.kill(pid, signal.SIGTERM)
             return
         code: int = Exit.FAILED
         try:
@@ -135,7 +146,7 @@ class _Flock:
             os.close(self._writes)
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
-            code = asyncio.run(_work(self._work, self._reads))
+            code = asyncio.run(_work(work, self._reads))
         except InfrastructureError as error:
             say(f"error: {error}")
             code = Exit.INFRASTRUCTURE

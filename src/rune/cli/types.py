@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rune.core.node import NodeType
 from rune.core.registry import Registry, load_entry_points, load_modules, node_types_of
-from rune.nodes import load_builtin
+from rune.nodes import FAMILIES, load_builtin
 from rune.settings import Settings
 
 __all__ = ["Types", "node_types"]
@@ -26,7 +26,13 @@ class Types(Registry):
     _complete = False
 
     def get(self, name: str) -> type[NodeType] | None:
-        return super().get(name) or self._namesake(name) or self.complete().known(name)
+        found = super().get(name) or self._namesake(name)
+        return found or (None if name.partition(".")[0] in FAMILIES else self.complete().known(name))
+
+    def family(self, prefix: str) -> list[str]:
+        for type in load_builtin(FAMILIES[prefix]):
+            self.add(type)
+        return super().family(prefix)
 
     def known(self, name: str) -> type[NodeType] | None:
         """The type, if it is known already."""
@@ -50,6 +56,10 @@ class Types(Registry):
 
     def _namesake(self, name: str) -> type[NodeType] | None:
         """The type in Rune's own module of this name."""
+        family = name.partition(".")[0]
+        if "." in name and family in FAMILIES:
+            self.family(family)
+            return self.known(name)
         if self._complete or not name.isidentifier() or name.startswith("_"):
             return None
         module = f"rune.nodes.{name}"

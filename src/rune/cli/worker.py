@@ -6,12 +6,13 @@ from functools import partial
 from typing import Any
 
 import click
+import msgspec
 
 from rune.cli.command import Command, modules_option
-from rune.cli.serving import serve, server_options
+from rune.cli.serving import metrics_options, serve, server_options
 from rune.cli.types import node_types
 from rune.distributed import run_worker
-from rune.settings import load_settings
+from rune.settings import Settings, load_settings
 
 __all__ = ["command"]
 
@@ -25,7 +26,8 @@ def _names(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
 @click.option("--concurrency", type=int, metavar="N", help="Tasks that run at the same time, in a process.")
 @click.option("--prefetch", type=int, metavar="N", help="Tasks a process takes in advance.")
 @click.option("--processes", type=click.IntRange(1), default=1, metavar="N", help="Processes to start.")
-@click.option("--queues", callback=_names, metavar="NAME,…", help="Queues, or pools, to take Tasks from.")
+@click.option("--queues", callback=_names, metavar="NAME,…", help="Pools, or queues, to take Tasks from.")
+@metrics_options
 @click.option("--status-batch-ms", type=float, metavar="MS", help="How long statuses wait for others.")
 @modules_option
 def command(processes: int, **flags: Any) -> int:
@@ -36,4 +38,10 @@ def command(processes: int, **flags: Any) -> int:
     """
     settings = load_settings(flags)
     types = node_types(settings).complete()
-    return serve(settings, partial(run_worker, settings, types), processes)
+    return serve(settings, *(partial(run_worker, _nth(settings, n), types) for n in range(processes)))
+
+
+def _nth(settings: Settings, n: int) -> Settings:
+    """The settings of one of several processes: each has a port of its own."""
+    port = settings.metrics_port
+    return settings if port is None else msgspec.structs.replace(settings, metrics_port=port + n)

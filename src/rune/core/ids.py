@@ -5,7 +5,12 @@ from __future__ import annotations
 import os
 from hashlib import blake2b
 
-__all__ = ["content_hash", "derive", "new_execution_id"]
+__all__ = ["EVERYBODY", "POOL", "content_hash", "derive", "new_execution_id"]
+
+POOL = r"(?!(dead|dlx|retry)\Z)[a-zA-Z0-9_-]{1,200}"
+"""The pattern of a pool's name, which ends the name of its queue: some of these are taken."""
+EVERYBODY = "default"
+"""The pool of all workers that name none; a Task's own is then empty."""
 
 
 def derive(*parts: str) -> str:

@@ -5,6 +5,7 @@ The rules live here; a backend supplies `Rows`, which keeps them. Nothing here w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import assert_never
 
@@ -25,6 +26,7 @@ from rune.core.ports import (
     Progress,
     Record,
     Rule,
+    Seed,
     Settle,
     Skip,
     Timer,
@@ -70,6 +72,17 @@ class Ledger:
         row = self._touch(execution)
         return [self._lease(row, step, place, attempt, until) for step, place in steps]
 
+    def seed(self, execution: str, seeds: Sequence[Seed]) -> None:
+        """See `State.seed`."""
+        row = self._touch(execution)
+        if row.ending or row.buried:
+            return
+        for seed in seeds:
+            if self._rows.step(execution, seed.step) is None:
+                # The scope gets its row when the step is met: how wide it is, nobody knows yet.
+                known = StepRow(scope_key(seed.place), seed.outcome)
+                self._rows.save_step(execution, seed.step, known)
+
     def woken(self, timers: Sequence[Timer]) -> None:
         """Branches that slept in these timers are on their way: that is progress."""
         for execution in {timer.execution for timer in timers if timer.sleeping}:
@@ -96,6 +109,7 @@ class Ledger:
             return Lease(gone=gate.gone, dropped=gate.dropped)
         known = self._rows.step(row.id, step) or StepRow(scope_key(place))
         if known.record is not None:
+            self._own(row.id, place)
             return Lease(record=known.record)
         if known.spent >= attempt:
             return Lease(gone=True)
@@ -162,7 +176,7 @@ class Ledger:
             case End():
                 contexts = (operation.context,) if operation.context is not None else ()
                 ending = Ending(operation.status, self._clock(), contexts, operation.error, operation.reason)
-                self._end(row, commit.step, ending, answer)
+                self._end(row, commit, ending, answer)
             case _:
                 assert_never(operation)
         return True
@@ -242,14 +256,14 @@ class Ledger:
             ends.sort(key=_by_path)
         if not commit.place:
             ending = Ending("completed", self._clock(), [end.data for end in ends])
-            self._end(row, commit.step, ending, answer)
+            self._end(row, commit, ending, answer)
             return
         self._rows.forget_scope(row.id, scope_key(commit.place))
         self._fill_slot(row, commit, error, ends, answer)
 
-    def _end(self, row: ExecutionRow, step: str, ending: Ending, answer: Answer) -> None:
-        row.ending = answer.ending = ending
-        row.closer = step
+    def _end(self, row: ExecutionRow, commit: Commit, ending: Ending, answer: Answer) -> None:
+        row.ending = answer.ending = msgspec.structs.replace(ending, started_at=commit.started_at)
+        row.closer = commit.step
         self._rows.save_execution(row)
 
     # --- fan-outs ---
@@ -422,9 +436,14 @@ class Ledger:
         if operation.idle is None:
             return False
         now = self._clock()
-        due = max(row.touched, operation.since) + operation.idle
-        if self._rows.resting(row.id, now):
-            due = now + operation.idle
+        quiet = max(row.touched, operation.since)
+        due = quiet + operation.idle
+        rests = self._rows.resting(row.id, now)
+        if rests == math.inf:
+            # Nobody knows when it wakes: it is looked at ever more rarely.
+            due = now + max(operation.idle, now - quiet)
+        elif rests is not None:
+            due = rests + operation.idle
         if due <= now:
             return False
         timer = msgspec.structs.replace(operation.timer, due=due)

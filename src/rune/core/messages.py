@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Raw, Struct
 
 from rune.core.context import NOBODY, Context, Layer, Ref, Writers
 from rune.core.errors import ErrorInfo, MessageError
-from rune.core.ids import derive
+from rune.core.ids import POOL, derive
 
 __all__ = [
     "NULL",
@@ -28,6 +28,12 @@ __all__ = [
 Id = Annotated[str, Meta(pattern=r"^[a-zA-Z0-9_-]+\Z", max_length=200)]
 NULL = Raw(b"null")
 """An absent raw value: msgspec has no optional ones."""
+
+if TYPE_CHECKING:
+    MaybeRaw = Raw | None
+else:
+    # To msgspec, `Raw | None` is null and nothing else.
+    MaybeRaw = Raw
 
 Phase = Literal["run", "wake", "gather", "expire", "refill", "cancel"]
 
@@ -85,6 +91,10 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The node at which the execution was started by hand, from which joins count."""
     started_at: float = 0.0
     priority: int = 0
+    pool: Annotated[str, Meta(pattern=rf"^({POOL})?\Z")] = ""
+    """The workers that take it; empty is everybody."""
+    root: str = ""
+    """The execution whose steps' ids this one shares, where what that knew of them is reused."""
     epoch: str = ""
     """The life of State in which the execution started: another one knows nothing of it."""
     details: Raw = NULL
@@ -109,7 +119,7 @@ class NodeStatusMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, g
     execution_id: str
     node_id: str
     status: Literal["running", "success", "failed", "waiting"]
-    output: Raw | None = None
+    output: MaybeRaw = None
     error: ErrorInfo | None = None
     executed_at: str
     duration_ms: int
@@ -120,6 +130,14 @@ class NodeStatusMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, g
     step: str = ""
     output_ref: Ref | None = None
     attempt: int = 1
+    port: str | None = "out"
+    """The port by which it left, where it succeeded, or several with commas; null follows no edge."""
+    join: str = ""
+    """The step of the join at which this branch arrives, and ends."""
+    closes: str = ""
+    """The fan-out whose items this step gathers; told when it starts."""
+    handled: bool = False
+    """It failed, and the execution or the item goes on all the same."""
 
 
 class CompletionMessage(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -10,6 +10,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from rune.core.expressions import Expression
+    from rune.core.messages import Frame
     from rune.core.outcome import Outcome
     from rune.core.workflow import Retry
 
@@ -48,7 +49,11 @@ class StepContext(Protocol):
 
     @property
     def step(self) -> str:
-        """This step's id: the idempotency key of its effects."""
+        """This step's id."""
+
+    @property
+    def key(self) -> str:
+        """The idempotency key of its effects: the step's id, in the executions that are redriven another."""
 
     @property
     def execution_id(self) -> str: ...
@@ -68,6 +73,21 @@ class StepContext(Protocol):
     def gathered(self) -> Gathered | None:
         """Set when the node runs because its barrier or merge has opened."""
 
+    @property
+    def edge(self) -> str:
+        """The edge along which the branch came."""
+
+    @property
+    def frame(self) -> Frame | None:
+        """The item it is in: the innermost one."""
+
+    @property
+    def barrier(self) -> str:
+        """The barrier that has opened, when the node runs because one has."""
+
+    def value(self, name: str) -> Any:
+        """The value of a name such as `$fetch`, among those the node reads; KeyError if there is none."""
+
     def evaluate(self, expression: Expression, names: Mapping[str, Any] | None = None) -> Any:
         """Evaluate an expression in this branch, with `names` (such as `$item`) laid over it."""
 
@@ -77,8 +97,8 @@ class StepContext(Protocol):
     def now(self) -> float:
         """Seconds since the epoch."""
 
-    async def credential(self) -> Mapping[str, Any]:
-        """The node's credential, by its reference; {} when the node names none."""
+    async def credential(self, reference: str | None = None) -> Mapping[str, Any]:
+        """The credential of a reference, without one the node's own; {} when the node names none."""
 
     def service(self, name: str) -> Any:
         """A resource that the worker shares among steps, such as the pooled HTTP client."""
@@ -104,6 +124,10 @@ class NodeType(msgspec.Struct, kw_only=True):
     """It changes the world outside: it runs under a lease."""
     trusted: ClassVar[bool] = False
     """Its output is known to be JSON, and is not looked through for what JSON cannot hold."""
+    verbatim: ClassVar[tuple[str, ...]] = ()
+    """Parameters that are taken as written, whatever looks like a template in them."""
+    signs: ClassVar[bool] = False
+    """It asks for credentials by itself: what it gives is looked through for them."""
     reads: ClassVar[tuple[str, ...]] = ()
     """Names it evaluates by itself, besides those in its parameters: the engine has their values at hand."""
     trigger: ClassVar[bool] = False

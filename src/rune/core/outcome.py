@@ -16,12 +16,18 @@ class Done(msgspec.Struct, frozen=True, tag="done", omit_defaults=True, gc=False
     """The node has ended well; the branch goes on along the edges of `port`."""
 
     output: Any = None
-    port: str | None = "out"
-    """None follows no edge at all."""
+    port: str | tuple[str, ...] | None = "out"
+    """One port or several; None follows no edge at all."""
     working: bool = False
     """The output is `{"$json": payload}` and becomes the branch's working payload."""
     refs: tuple[Ref, ...] = ()
     """Where the output is stored, once the engine found it too large to travel."""
+    reused: bool = False
+    """It was not found here, but by an earlier execution of the same root."""
+    error: ErrorInfo | None = None
+    """It has failed, and has itself found the port to go on along: told as `failed`."""
+    details: dict[str, Any] | None = None
+    """What else its status tells."""
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed", omit_defaults=True):
@@ -30,6 +36,8 @@ class Failed(msgspec.Struct, frozen=True, tag="failed", omit_defaults=True):
     error: ErrorInfo
     engine: bool = False
     """The engine could not go on, rather than the node: `halt` then ends as `failed`, not `halted`."""
+    reused: bool = False
+    """As above."""
 
 
 class Sleep(msgspec.Struct, frozen=True, tag="sleep", omit_defaults=True):

@@ -155,6 +155,9 @@ class _Compiler:
                 self._report("E013", f"parameter {name!r} of {self._type.name} is missing", self._path)
 
     def _field(self, field: FieldInfo, value: Any) -> None:
+        if field.name in self._type.verbatim:
+            self._convert(field, value)
+            return
         fitting = Fitting(self._expression, self._opaque)
         before = len(self.problems)
         walked = fitting.walk(value, field.type, (field.encode_name,))

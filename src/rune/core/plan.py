@@ -24,6 +24,7 @@ from rune.core.ports import (
     End,
     Open,
     Operation,
+    Place,
     Record,
     Rule,
     Settle,
@@ -42,6 +43,7 @@ __all__ = [
     "Snapshot",
     "Step",
     "followed",
+    "merge_step",
     "pass_on",
     "plan",
     "simply",
@@ -94,6 +96,7 @@ class Step(Struct, frozen=True, gc=False):
         return msgspec.structs.replace(
             self.task,
             current_node=node,
+            pool=self.flow.nodes[node].pool,
             accumulated_context=branch.context.inline(),
             refs=branch.context.refs,
             weight=branch.context.size,
@@ -121,9 +124,14 @@ class Follow(Struct, gc=False):
     """The outcome that counts: the recorded one, where there was one."""
 
 
-def _merge_id(execution: str, lineage: tuple[Frame, ...], node: str) -> str:
+def _merge_id(task: Task, lineage: tuple[Frame, ...], node: str) -> str:
     """The step that a merge runs as, once it opens."""
-    return derive(execution, scope_key(scope_of(lineage)), node)
+    return merge_step(task.root or task.execution_id, scope_of(lineage), node)
+
+
+def merge_step(root: str, place: Place, node: str) -> str:
+    """The step that a merge in this scope runs as, once it opens."""
+    return derive(root, scope_key(place), node)
 
 
 def pass_on(step: Step, outcome: Outcome) -> Follow | None:
@@ -397,7 +405,7 @@ def _lost(step: Step, teller: str, dead: Iterable[Edge]) -> list[Operation]:
 
 
 def _rule(step: Step, node: Node, *, arriving: bool = False) -> Rule:
-    merge = _merge_id(step.task.execution_id, step.branch.lineage, node.id)
+    merge = _merge_id(step.task, step.branch.lineage, node.id)
     parameters = node.parameters.constant
     return Rule(
         merge,
@@ -410,11 +418,8 @@ def _rule(step: Step, node: Node, *, arriving: bool = False) -> Rule:
 
 def _node_of(step: Step, merge: str) -> str:
     """The node of a merge of this scope."""
-    return next(
-        id
-        for id in step.paths.expected
-        if _merge_id(step.task.execution_id, step.branch.lineage, id) == merge
-    )
+    lineage = step.branch.lineage
+    return next(id for id in step.paths.expected if _merge_id(step.task, lineage, id) == merge)
 
 
 def _merge_task(step: Step, merge: str) -> Task:

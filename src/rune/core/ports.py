@@ -7,12 +7,15 @@ for as long as that answer can still matter: until the enclosing scope has ended
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
 from rune.core.messages import CompletionMessage, NodeStatusMessage, Task
 from rune.core.outcome import Policy
+
+if TYPE_CHECKING:
+    from rune.core.holding import Holding, Standing
 
 __all__ = [
     "Answer",
@@ -35,6 +38,7 @@ __all__ = [
     "Progress",
     "Record",
     "Rule",
+    "Seed",
     "Settle",
     "Skip",
     "State",
@@ -63,6 +67,19 @@ class Timer(Struct, frozen=True, gc=False):
     """A branch rests in it, so that default time-outs around it do not count."""
     execution: str = ""
     """Filled in by State."""
+    was_due: float = 0.0
+    """Of one that is claimed, until `due`: when its time had come."""
+
+
+class Seed(Struct, frozen=True):
+    """What an earlier execution of the same root knows of a step, before this one comes to it."""
+
+    step: str
+    place: Place
+    outcome: bytes = b""
+    """Its record; empty leaves none."""
+    values: Mapping[str, bytes] = {}
+    """What the outcome refers to, by hash."""
 
 
 # --- operations: what one commit may ask, carried out in order, all or nothing ---
@@ -151,7 +168,8 @@ class Expire(Struct, frozen=True, tag=True):
     """The time of a barrier or a merge is up: it fails, unless it has opened.
 
     With `idle` set, only time without progress counts: nothing happened in the execution for `idle` seconds
-    (since `since` at the earliest), and no branch sleeps or runs in it; else the timer is armed again.
+    (since `since` at the earliest), and no branch sleeps or runs in it; else the timer is armed again: where
+    a branch sleeps, for `idle` seconds after it wakes.
     """
 
     target: str
@@ -178,6 +196,8 @@ class Commit(Struct, frozen=True, gc=False):
     step: str
     place: Place
     operations: Sequence[Operation]
+    started_at: float = 0.0
+    """When the execution started, as far as the step knows: who ends it has the say."""
 
 
 # --- answers ---
@@ -201,6 +221,7 @@ class Ending(Struct, frozen=True):
     """What the branches that ended left, in path order."""
     error: bytes | None = None
     reason: str = ""
+    started_at: float = 0.0
 
 
 class Answer(Struct, gc=False):
@@ -290,6 +311,9 @@ class State(Protocol):
     async def apply(self, execution: str, commits: Sequence[Commit]) -> list[Answer]:
         """Carry out each commit atomically, in order; one answer each."""
 
+    async def seed(self, execution: str, seeds: Sequence[Seed]) -> None:
+        """Put outcomes on record before their steps, or even their scopes, exist; what stands stays."""
+
     async def lease(
         self, execution: str, steps: Sequence[tuple[str, Place]], attempt: int, until: float
     ) -> list[Lease]:
@@ -337,6 +361,12 @@ class State(Protocol):
     async def live(self) -> list[str]:
         """The executions that have not ended."""
 
+    async def standings(self, executions: Sequence[str]) -> dict[str, Standing]:
+        """How these executions stand; those that State does not know are left out."""
+
+    async def holding(self, execution: str, limit: int) -> Holding | None:
+        """What keeps an execution alive, at most `limit` of each kind; None if it is unknown or buried."""
+
     async def claim(self, now: float, limit: int, until: float) -> list[Timer]:
         """Take due timers, which nobody else gets before `until`."""
 
@@ -345,6 +375,15 @@ class State(Protocol):
 
     async def release(self, execution: str, timer: str) -> Timer | None:
         """Take one timer out of its turn."""
+
+    async def wake(self, execution: str, timer: str, task: bytes, due: float) -> bool:
+        """Have a timer that is never due publish this Task at `due`, another than everybody else's.
+
+        False if there is no such timer, or somebody else was first.
+        """
+
+    async def timers(self, limit: int) -> list[Timer]:
+        """The timers that are due next, of all executions."""
 
     async def next_due(self) -> float | None:
         """When the next timer is due."""
@@ -370,6 +409,9 @@ class DeadLetter(Struct, frozen=True):
     node: str = ""
     execution: str = ""
     attempt: int = 0
+    id: str = ""
+    at: float = 0.0
+    """When it was given up, where that is known."""
 
 
 class Broker(Protocol):
@@ -393,6 +435,18 @@ class Broker(Protocol):
 
     async def dead_letter(self, delivery: Delivery, reason: str) -> None:
         """Park a delivery nobody can work on, with the reason."""
+
+    async def letters(self, after: str, limit: int) -> list[DeadLetter]:
+        """Dead letters, the oldest first, from the one behind `after` on; they stay where they are."""
+
+    async def letter(self, id: str) -> DeadLetter | None:
+        """One dead letter."""
+
+    async def redrive(self, letter: str) -> bool:
+        """Put a dead letter back to be delivered; False if there is none. MessageError if it is no Task."""
+
+    async def drop(self, letter: str) -> bool:
+        """Forget a dead letter; False if there is none."""
 
     def emit(self, statuses: Sequence[NodeStatusMessage]) -> None:
         """Send statuses; they may be lost in a crash."""

@@ -46,6 +46,10 @@ class Registry:
         """Every name, in order."""
         return sorted(self._types)
 
+    def family(self, prefix: str) -> list[str]:
+        """The names below a prefix such as `tool`, without it."""
+        return [name.removeprefix(f"{prefix}.") for name in self._types if name.startswith(f"{prefix}.")]
+
     def suggest(self, name: str) -> str | None:
         """The name that was probably meant."""
         return suggest(name, self._types)

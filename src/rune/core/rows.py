@@ -184,5 +184,6 @@ class Rows(Protocol):
 
     def arm(self, execution: str, timer: Timer, *, replace: bool = False) -> None: ...
     def disarm(self, execution: str, timer: str) -> None: ...
-    def resting(self, execution: str, now: float) -> bool:
-        """Whether a branch of the execution sleeps in a timer or runs under a lease."""
+    def resting(self, execution: str, now: float) -> float | None:
+        """Until when a branch of the execution sleeps in a timer, infinity if nobody knows; `now` if one only
+        runs under a lease; None if none does either."""

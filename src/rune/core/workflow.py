@@ -14,6 +14,10 @@ from rune.core.paths import Paths
 __all__ = ["Edge", "ErrorPolicy", "Node", "Retry", "Workflow"]
 
 
+Port = str | tuple[str, ...] | None
+"""Where a node ends: at one port, at several, or at none."""
+
+
 class ErrorPolicy(msgspec.Struct, frozen=True):
     """What a failure of this node means: `halt` the scope, `ignore` it, or `branch` to the error edges."""
 
@@ -42,6 +46,8 @@ class Edge(msgspec.Struct, frozen=True):
     dst: str
     port: str = "out"
     label: str = ""
+    pool: str = ""
+    """The pool of the node it leads to; filled in by the Workflow."""
 
     @property
     def is_error(self) -> bool:
@@ -62,6 +68,8 @@ class Node(msgspec.Struct, frozen=True):
     trigger: bool = False
     deterministic: bool = True
     """A second run gives the same outcome: the type is pure and no expression asks the clock."""
+    pool: str = ""
+    """The workers that run it; empty is everybody."""
 
     @property
     def role(self) -> Role:
@@ -84,14 +92,20 @@ class Workflow:
         self.name = name or id
         self.definition = definition
         self.nodes: Mapping[str, Node] = {node.id: node for node in nodes}
-        self.edges: Mapping[str, Edge] = {edge.id: edge for edge in edges}
+        self.edges: Mapping[str, Edge] = {edge.id: self._led(edge) for edge in edges}
         self.outgoing: dict[str, list[Edge]] = {id: [] for id in self.nodes}
         self.incoming: dict[str, list[Edge]] = {id: [] for id in self.nodes}
         for edge in self.edges.values():
             self.outgoing[edge.src].append(edge)
             self.incoming[edge.dst].append(edge)
         self._paths: dict[str, Paths] = {}
-        self._routes: dict[tuple[str, str | None], tuple[tuple[Edge, ...], tuple[Edge, ...]]] = {}
+        self._routes: dict[
+            tuple[str, str | tuple[str, ...] | None], tuple[tuple[Edge, ...], tuple[Edge, ...]]
+        ] = {}
+
+    def _led(self, edge: Edge) -> Edge:
+        node = self.nodes.get(edge.dst)
+        return msgspec.structs.replace(edge, pool=node.pool) if node and node.pool else edge
 
     @cached_property
     def entries(self) -> tuple[str, ...]:
@@ -108,11 +122,12 @@ class Workflow:
             found = self._paths[entry] = Paths(self, (entry,) if entry else self.entries)
         return found
 
-    def route(self, node: str, port: str | None) -> tuple[tuple[Edge, ...], tuple[Edge, ...]]:
+    def route(self, node: str, port: Port) -> tuple[tuple[Edge, ...], tuple[Edge, ...]]:
         """The edges that are followed when `node` ends at `port`, and those that are not."""
         found = self._routes.get((node, port))
         if found is None:
             edges = self.outgoing[node]
-            taken = tuple(e for e in edges if e.port == port)
-            found = self._routes[node, port] = (taken, tuple(e for e in edges if e.port != port))
+            ports = port if isinstance(port, tuple) else (port,)
+            taken = tuple(e for e in edges if e.port in ports)
+            found = self._routes[node, port] = (taken, tuple(e for e in edges if e.port not in ports))
         return found

@@ -108,6 +108,8 @@ class Carrier:
     async def _stored(self, step: Step, outcome: Done | FanOut) -> Outcome:
         """A large outcome, stored: what is left of it is where."""
         if isinstance(outcome, FanOut):
+            if step.task.root:
+                outcome = await self._items.edited(step, outcome)
             return await self._items.fixed(step.task.execution_id, outcome)
         values = {f"${step.node.id}": outcome.output}
         if outcome.working:
@@ -135,7 +137,8 @@ class Carrier:
                 except StopIteration as stop:
                     follows[i] = stop.value
                     continue
-                commits[i] = Commit(step.branch.step, scope_of(step.branch.lineage), operations)
+                place = scope_of(step.branch.lineage)
+                commits[i] = Commit(step.branch.step, place, operations, step.task.started_at)
             if not commits:
                 break
             execution = plans[0][0].task.execution_id

@@ -31,13 +31,14 @@ class Completions:
     async def announce(self, task: Task, ending: Ending) -> None:
         """Publish the completion, then bury the execution: a crash in between publishes the same again."""
         context = await self._final(task.execution_id, ending)
+        started_at = ending.started_at
         completion = CompletionMessage(
             workflow_id=task.workflow_id,
             execution_id=task.execution_id,
             status=ending.status,  # type: ignore[arg-type]
             final_context=context.inline(),
             completed_at=iso(ending.at),
-            total_duration_ms=max(0, round((ending.at - task.started_at) * 1000)) if task.started_at else 0,
+            total_duration_ms=max(0, round((ending.at - started_at) * 1000)) if started_at else 0,
             error=msgspec.json.decode(ending.error, type=ErrorInfo) if ending.error else None,
             reason=ending.reason or None,
             refs=context.refs,

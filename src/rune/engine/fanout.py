@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -13,9 +14,10 @@ from rune.core.messages import Branch, Frame, Task, Twig
 from rune.core.outcome import FanOut, Source
 from rune.core.plan import Step
 from rune.core.workflow import Edge
+from rune.engine.seeding import edits_of
 from rune.engine.values import FAN_OUT_INLINE, Values
 
-__all__ = ["CHUNK", "Items", "pack"]
+__all__ = ["CHUNK", "Items", "pack", "single"]
 
 CHUNK = 4096
 """Items that one Task of a split publishes; it leaves the rest to the next."""
@@ -52,6 +54,17 @@ class Items:
         data = _encode({"items": source.items, "labels": fan_out.labels, "keys": fan_out.keys})
         stored = Source(stored=await self._values.store(execution, data), stop=len(source.items))
         return msgspec.structs.replace(fan_out, source=stored, labels=None, keys=None)
+
+    async def edited(self, step: Step, fan_out: FanOut) -> FanOut:
+        """The same fan-out with the items that were edited before the execution started."""
+        edits = await self._values.find(step.task.execution_id, edits_of(step.branch.step))
+        if edits is None:
+            return fan_out
+        source = fan_out.source
+        given = range(source.start, source.stop, source.stride) if source.items is None else source.items
+        changed = msgspec.json.decode(edits, type=dict[int, Any])
+        items = [changed.get(i, item) for i, item in enumerate(given)]
+        return msgspec.structs.replace(fan_out, source=Source(items=items))
 
     async def tasks(self, step: Step, fan_out: FanOut, start: int = 0, stop: int | None = None) -> list[Task]:
         """The Tasks of items [start, stop), the last one a Task for the rest if they are many."""
@@ -162,7 +175,7 @@ def pack(task: Task, children: Iterable[tuple[Edge, Branch]], batch: int = _LARG
     for edge, branch in children:
         lineage = branch.lineage
         if not lineage or batch == 1:
-            tasks.append(_single(task, edge, branch))
+            tasks.append(single(task, edge, branch))
             continue
         context = branch.context
         key = (edge.id, lineage[-1].barrier, id(context.shared), context.refs, context.writers, branch.path)
@@ -182,7 +195,7 @@ def _batches(task: Task, edge: Edge, branches: list[Branch], batch: int) -> Iter
                 break
             stop += 1
         if stop - at == 1:
-            yield _single(task, edge, branches[at])
+            yield single(task, edge, branches[at])
         else:
             yield _several(task, edge, branches[at:stop])
         at = stop
@@ -194,7 +207,8 @@ def _travel_size(branch: Branch) -> int:
     return branch.context.own_size + len(top.label) + len(top.key) + 100
 
 
-def _single(task: Task, edge: Edge, branch: Branch) -> Task:
+def single(task: Task, edge: Edge, branch: Branch) -> Task:
+    """A Task like `task` for one branch."""
     return Task(
         workflow_id=task.workflow_id,
         execution_id=task.execution_id,
@@ -213,6 +227,8 @@ def _single(task: Task, edge: Edge, branch: Branch) -> Task:
         entry=task.entry,
         started_at=task.started_at,
         priority=task.priority,
+        pool=edge.pool,
+        root=task.root,
         epoch=task.epoch,
     )
 
@@ -244,5 +260,7 @@ def _several(task: Task, edge: Edge, branches: list[Branch]) -> Task:
         entry=task.entry,
         started_at=task.started_at,
         priority=task.priority,
+        pool=edge.pool,
+        root=task.root,
         epoch=task.epoch,
     )

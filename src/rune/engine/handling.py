@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,15 +13,29 @@ from rune.core.context import Context
 from rune.core.errors import EngineError, ErrorInfo, MessageError, StateLost
 from rune.core.ids import derive
 from rune.core.messages import NULL, Branch, Task, branches_of, encode, scope_of
-from rune.core.node import Gathered
+from rune.core.node import Gathered, NodeType
 from rune.core.outcome import Done, FanOut
 from rune.core.plan import Deadline, Limits, Step, followed
-from rune.core.ports import Arm, Broker, Commit, Delivery, End, Expire, Open, Operation, Settle, State, Timer
+from rune.core.ports import (
+    Arm,
+    Broker,
+    Commit,
+    Delivery,
+    End,
+    Expire,
+    Open,
+    Operation,
+    Settle,
+    State,
+    Timer,
+)
 from rune.core.workflow import Node, Workflow
 from rune.engine.carrying import Carrier
 from rune.engine.fanout import Items
 from rune.engine.joins import Joins
+from rune.engine.passing import Passing
 from rune.engine.running import Attempt, Runner
+from rune.engine.seeding import Seeds, sow
 from rune.engine.statuses import Statuses
 from rune.engine.values import Values
 from rune.settings import Settings
@@ -71,6 +85,12 @@ class Engine:
             settings.retention,
             lambda execution: self.on_end(execution),
         )
+        self._passing = Passing(self._flows, runner, self.values, self._statuses, self._limits, clock)
+
+    @property
+    def counts(self) -> Mapping[tuple[type[NodeType], type], int]:
+        """Steps that have ended or rest, by the type of their node and of their outcome."""
+        return self._statuses.counts
 
     @property
     def ended(self) -> dict[str, None]:
@@ -87,21 +107,26 @@ class Engine:
         *,
         priority: int = 0,
         whole: int = 0,
+        root: str = "",
+        seeds: Seeds = (),
     ) -> None:
         """Start an execution; to start it again is to start it once.
 
-        A definition of at most `whole` bytes travels with its Tasks, a larger one is stored by its hash.
+        A definition of at most `whole` bytes travels with its Tasks, a larger one is stored by its hash. One
+        with a `root` shares the ids of that execution's steps, and does not run those that are among `seeds`.
         """
         for name, value in values.items():
             self.values.check(value, f"the value of {name}")
         travels = 0 < len(flow.definition) <= whole
         definition = "" if travels else await self.values.store(execution, flow.definition)
         self._flows[flow.definition if travels else definition] = flow
-        root = derive(execution, "~start")
+        if root:
+            await sow(self.state, execution, seeds)
+        first = derive(root or execution, "~start")
         context = await self.values.fold(execution, Context(dict(values)))
         entries = flow.entries
         if len(entries) > 1:
-            commit = Commit(root, (), [Settle(len(entries) - 1)])
+            commit = Commit(first, (), [Settle(len(entries) - 1)])
             (answer,) = await self.state.apply(execution, [commit])
             if answer.gone:
                 return
@@ -115,9 +140,10 @@ class Engine:
             definition=definition,
             started_at=self._clock(),
             priority=priority,
+            root=root,
             epoch=self.state.epoch,
         )
-        await self.broker.publish([_entry(flow, task, root, node, i) for i, node in enumerate(entries)])
+        await self.broker.publish([_entry(flow, task, first, node, i) for i, node in enumerate(entries)])
 
     async def _flow(self, task: Task) -> Workflow:
         """The workflow a Task belongs to, compiled once."""
@@ -133,6 +159,25 @@ class Engine:
         return flow
 
     # --- one delivery ---
+
+    def at_once(self, delivery: Delivery) -> Task | None:
+        """Do a plain step: the Task that follows, to be published. None is for `arrival` or `handle`."""
+        return self._passing.successor(delivery.task) if self._is_current(delivery) else None
+
+    def arrival(self, delivery: Delivery) -> Step | None:
+        """The step of an item that reaches its aggregator, for `arrive`; None for all others."""
+        return self._passing.arrival(delivery.task) if self._is_current(delivery) else None
+
+    def _is_current(self, delivery: Delivery) -> bool:
+        task, execution = delivery.task, delivery.task.execution_id
+        if delivery.redelivered or execution in self.ended or execution in self.paused:
+            return False
+        return not task.epoch or task.epoch == self.state.epoch
+
+    async def arrive(self, steps: Sequence[Step]) -> list[Task]:
+        """Let items of one execution reach their aggregator with one State call; what is to be published."""
+        self._statuses.running(steps)
+        return await self._carrier.conclude(steps, await self._runner.run_pure(steps, self.values))
 
     async def handle(self, delivery: Delivery) -> None:
         """Do all that this delivery asks for, then acknowledge it."""
@@ -157,7 +202,7 @@ class Engine:
     async def _fail_lost(self, task: Task, reason: str) -> None:
         """End an execution that State has lost: nothing else ever would."""
         error = msgspec.json.encode(ErrorInfo(reason, "STATE_LOST", None, task.current_node))
-        commit = Commit(derive(task.execution_id, "~lost"), (), [End("failed", error)])
+        commit = Commit(derive(task.execution_id, "~lost"), (), [End("failed", error)], task.started_at)
         (answer,) = await self.state.apply(task.execution_id, [commit])
         await self._carrier.end(task, answer)
 
@@ -172,6 +217,10 @@ class Engine:
         node = flow.nodes.get(task.current_node)
         if node is None:
             raise MessageError(f"the workflow has no node '{task.current_node}'")
+        if node.pool and not task.pool:
+            # Written by hand, and put where everybody takes from.
+            await self.broker.finish(delivery, [msgspec.structs.replace(task, pool=node.pool)])
+            return
         steps = self._steps(await self._adopted(task, flow), flow, node)
         match task.phase:
             case "run":
@@ -242,10 +291,13 @@ class Engine:
             await self.broker.finish(delivery, apart)
             return
         self._statuses.running(steps)
-        if steps[0].node.type.pure and not delivery.redelivered:
+        node = steps[0].node
+        # A redriven execution may have on record what it has not run.
+        asks = delivery.redelivered or (steps[0].task.root != "" and not node.deterministic)
+        if node.type.pure and not asks:
             attempts = await self._runner.run_pure(steps, self.values)
             await self.broker.finish(delivery, await self._carrier.conclude(steps, attempts))
-        elif steps[0].node.type.effects or delivery.redelivered:
+        elif node.type.effects or asks:
             await self._run_leased(delivery, steps)
         elif len(steps) == 1:
             attempt = await self._runner.run(steps[0], self.values, self.state, None)
@@ -377,7 +429,8 @@ class Engine:
     async def _cancel(self, delivery: Delivery) -> None:
         task = delivery.task
         reason = msgspec.json.decode(task.details) or "cancelled"
-        commit = Commit(derive(task.execution_id, "~cancel"), (), [End("halted", reason=reason)])
+        ending = [End("halted", reason=reason)]
+        commit = Commit(derive(task.execution_id, "~cancel"), (), ending, task.started_at)
         (answer,) = await self.state.apply(task.execution_id, [commit])
         await self._carrier.end(task, answer)
         await self.broker.finish(delivery)
@@ -395,23 +448,25 @@ class Engine:
         for branch in branches_of(task):
             place = scope_of(branch.lineage)
             operation: Operation = Settle(-1, error=data) if place else End("failed", data)
-            (answer,) = await self.state.apply(task.execution_id, [Commit(branch.step, place, [operation])])
+            commit = Commit(branch.step, place, [operation], task.started_at)
+            (answer,) = await self.state.apply(task.execution_id, [commit])
             alive = alive or not answer.gone
             await self.broker.publish(followed(answer).tasks)
             await self._carrier.end(task, answer)
         return alive
 
 
-def _entry(flow: Workflow, task: Task, root: str, node: str, i: int) -> Task:
+def _entry(flow: Workflow, task: Task, first: str, node: str, i: int) -> Task:
     """The Task of one of the nodes that an execution starts with."""
     edge = next((e for e in flow.incoming[node] if flow.nodes[e.src].trigger), None)
     return msgspec.structs.replace(
         task,
         current_node=node,
-        step=derive(root, edge.id if edge else node),
+        step=derive(first, edge.id if edge else node),
         edge=edge.id if edge else "",
         from_node=edge.src if edge else None,
         path=f".{i}" if len(flow.entries) > 1 else "",
+        pool=flow.nodes[node].pool,
     )
 
 

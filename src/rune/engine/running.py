@@ -8,10 +8,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw, Struct
+from msgspec.json import decode
 
 from rune.core.context import Layer, Ref
 from rune.core.errors import EngineError, InfrastructureError, NodeError
 from rune.core.expressions import Expression, ExpressionError
+from rune.core.ids import derive
+from rune.core.messages import Frame
 from rune.core.node import Gathered, NodeType
 from rune.core.outcome import Done, Failed, Outcome
 from rune.core.plan import Step
@@ -84,10 +87,10 @@ class Runner:
                 wanted = context_names(names, step.flow, step.branch)
                 layers = await values.load(step.task.execution_id, step.branch.context.needs(wanted))
                 loaded = step.branch.context.refs
-            attempts.append(self._try_pure(step, layers, gathered, started, values))
+            attempts.append(self.try_pure(step, layers, gathered, started, values))
         return attempts
 
-    def _try_pure(
+    def try_pure(
         self,
         step: Step,
         layers: Mapping[Ref, Layer],
@@ -95,6 +98,7 @@ class Runner:
         started: float,
         values: Values,
     ) -> Attempt:
+        """Run one step that never waits; the stored `layers` it may read are at hand."""
         node = step.node
         policy: Retry | None = None
         try:
@@ -192,6 +196,12 @@ class _Context(Struct, eq=False, gc=False):
         return self._step.branch.step
 
     @property
+    def key(self) -> str:
+        # Steps of the same root share their ids; an effect of another execution is another effect.
+        step, task = self._step.branch.step, self._step.task
+        return derive(task.execution_id, step) if task.root else step
+
+    @property
     def execution_id(self) -> str:
         return self._step.task.execution_id
 
@@ -216,8 +226,24 @@ class _Context(Struct, eq=False, gc=False):
     def now(self) -> float:
         return self._runner._clock()
 
-    async def credential(self) -> Mapping[str, Any]:
-        reference = self._step.node.credentials
+    @property
+    def edge(self) -> str:
+        return self._step.branch.edge
+
+    @property
+    def frame(self) -> Frame | None:
+        return self._step.branch.lineage[-1] if self._step.branch.lineage else None
+
+    @property
+    def barrier(self) -> str:
+        task = self._step.task
+        return decode(task.details, type=str) if task.phase == "gather" else ""
+
+    def value(self, name: str) -> Any:
+        return self.scope.lookup(name)
+
+    async def credential(self, reference: str | None = None) -> Mapping[str, Any]:
+        reference = reference or self._step.node.credentials
         return await self._runner._credentials.resolve(reference) if reference else {}
 
     def service(self, name: str) -> Any:

@@ -36,7 +36,7 @@ def sealed(node: Node, outcome: Outcome, mask: Masker) -> Outcome:
     made = _raw(outcome, trusted=node.type.trusted)
     if isinstance(made, Failed):
         return msgspec.structs.replace(made, error=_masked_error(_encodable(made.error, node), node, mask))
-    return _masked(made, mask) if node.credentials else made
+    return _masked(made, mask) if node.credentials or node.type.signs else made
 
 
 def told(node: Node, error: BaseException, mask: Masker) -> ErrorInfo:
@@ -61,7 +61,15 @@ def _raw(outcome: Outcome, *, trusted: bool) -> Outcome:
     match outcome:
         case Done():
             output = as_json(outcome.output, trusted=trusted)
-            return Done(output, outcome.port, outcome.working, outcome.refs)
+            return Done(
+                output,
+                outcome.port,
+                outcome.working,
+                outcome.refs,
+                outcome.reused,
+                outcome.error,
+                outcome.details,
+            )
         case Arrive():
             return Arrive(as_json(outcome.result, trusted=trusted), outcome.folds)
         case Sleep():
@@ -78,8 +86,11 @@ def _raw(outcome: Outcome, *, trusted: bool) -> Outcome:
 
 def _masked(outcome: Outcome, mask: Masker) -> Outcome:
     match outcome:
-        case Done() | Sleep():
+        case Done(error=None, details=None) | Sleep():
             return msgspec.structs.replace(outcome, output=Raw(mask(bytes(outcome.output))))
+        case Done():
+            plain = msgspec.json.decode(mask(msgspec.json.encode(outcome)), type=Done)
+            return msgspec.structs.replace(plain, output=Raw(mask(bytes(outcome.output))))
         case Arrive():
             return msgspec.structs.replace(outcome, result=Raw(mask(bytes(outcome.result))))
         case FanOut():
@@ -95,7 +106,7 @@ def _masked_list(values: list[Any] | None, mask: Masker) -> list[Any] | None:
 
 
 def _masked_error(info: ErrorInfo, node: Node, mask: Masker) -> ErrorInfo:
-    if not node.credentials:
+    if not (node.credentials or node.type.signs):
         return info
     return msgspec.json.decode(mask(msgspec.json.encode(info)), type=ErrorInfo)
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from time import gmtime
 from typing import Any
 
+import msgspec
 from msgspec import Raw
 
 from rune.core.context import Ref
 from rune.core.errors import ErrorInfo
-from rune.core.messages import NodeStatusMessage
+from rune.core.ids import derive
+from rune.core.messages import NodeStatusMessage, scope_of
+from rune.core.node import NodeType, Role
 from rune.core.outcome import Arrive, Done, Failed, FanOut, Join, Sleep
-from rune.core.plan import Follow, Step
+from rune.core.plan import Follow, Step, merge_step
 from rune.core.ports import Broker
 from rune.engine.running import Attempt
 
@@ -22,11 +27,26 @@ _EVERY_ARRIVAL = 100
 """Up to so many items every arrival is told; beyond, ten a second."""
 
 
+_REUSED = {"reused": True}
+_JOINS = (Role.GATHER, Role.MERGE)
+
+
+def _manner(done: Done) -> dict[str, Any]:
+    """What an outcome was besides its output and its port."""
+    told = done.details or {}
+    return {**told, **({"working": True} if done.working else {}), **(_REUSED if done.reused else {})}
+
+
 def iso(at: float) -> str:
     """A time as ISO 8601 in UTC, to the millisecond."""
     whole, ms = divmod(round(at * 1000), 1000)
-    t = gmtime(whole)
-    return f"{t[0]:04}-{t[1]:02}-{t[2]:02}T{t[3]:02}:{t[4]:02}:{t[5]:02}.{ms:03}Z"
+    return f"{_second(whole)}.{ms:03}Z"
+
+
+@lru_cache(16)
+def _second(at: int) -> str:
+    t = gmtime(at)
+    return f"{t[0]:04}-{t[1]:02}-{t[2]:02}T{t[3]:02}:{t[4]:02}:{t[5]:02}"
 
 
 class Statuses:
@@ -36,18 +56,40 @@ class Statuses:
         self._broker = broker
         self._clock = clock
         self._told = 0.0
+        self.counts: dict[tuple[type[NodeType], type], int] = defaultdict(int)
+        """Steps that have ended or rest, by the type of their node and of the outcome that counts."""
 
     def running(self, steps: Sequence[Step]) -> None:
         """These steps start."""
         if not self._broker.listened:
             return
         at = iso(self._clock())
-        self._broker.emit([_status(step, "running", at, 0) for step in steps])
+        if steps[0].node.role is Role.PLAIN:
+            self._broker.emit([_status(step, "running", at, 0) for step in steps])
+        else:
+            told = [(step, _join_of(step), _closed_by(step)) for step in steps]
+            self._broker.emit(
+                [_status(step, "running", at, 0, join=join, closes=closes) for step, join, closes in told]
+            )
+
+    def passed(self, step: Step, outcome: Done) -> None:
+        """This step has run and ended at once."""
+        self.counts[step.node.type, Done] += 1
+        if not self._broker.listened:
+            return
+        now = self._clock()
+        ms = max(0, round((now - step.now) * 1000))
+        ended = _success(step, outcome, iso(now), ms)
+        # One that wakes was told of before it slept.
+        woke = step.task.phase == "wake"
+        self._broker.emit([ended] if woke else [_status(step, "running", iso(step.now), 0), ended])
 
     def concluded(
         self, steps: Sequence[Step], attempts: Sequence[Attempt], follows: Sequence[Follow]
     ) -> None:
         """These steps have ended, or rest."""
+        for step, follow in zip(steps, follows, strict=True):
+            self.counts[step.node.type, type(follow.outcome)] += 1
         if not self._broker.listened:
             return
         now = self._clock()
@@ -69,20 +111,24 @@ class Statuses:
             details = {"retry_at": iso(now + attempt.retry_in), "attempt": step.task.attempt}
             return _status(step, "failed", at, ms, error=attempt.outcome.error, details=details)
         match follow.outcome:
-            case Done(refs=(ref, *_)):
-                return _status(step, "success", at, ms, output_ref=ref)
-            case Done(output=output):
-                return _status(step, "success", at, ms, output=output)
-            case Failed(error=error):
-                return _status(step, "failed", at, ms, error=error)
-            case Sleep(until=until):
+            case Done() as done:
+                return _success(step, done, at, ms)
+            case Failed(error=error, reused=reused):
+                manner = _REUSED if reused else None
+                join = _join_of(step) if step.node.role in _JOINS else ""
+                handled = not join and step.node.error.type != "halt"
+                return _status(
+                    step, "failed", at, ms, error=error, details=manner, join=join, handled=handled
+                )
+            case Sleep(until=until, output=output):
                 resume_at = iso(until) if until is not None else None
-                return _status(step, "waiting", at, ms, details={"resume_at": resume_at})
+                return _status(step, "waiting", at, ms, output=output, details={"resume_at": resume_at})
             case FanOut(source=source):
                 return _status(step, "success", at, ms, output=Raw(b'{"count":%d}' % len(source)))
             case Join() if answer.arrived and not answer.opened:
                 arrived, expected = answer.arrived
-                return _status(step, "waiting", at, ms, details={"arrived": arrived, "expected": expected})
+                details = {"arrived": arrived, "expected": expected}
+                return _status(step, "waiting", at, ms, details=details, join=_join_of(step))
             case Arrive() if answer.progress is not None:
                 return self._progress(step, follow, now, at, ms)
         return None
@@ -101,7 +147,42 @@ class Statuses:
             "failed": progress.failed,
             "skipped": progress.skipped,
         }
-        return _status(step, "waiting", at, ms, details=details)
+        return _status(step, "waiting", at, ms, details=details, join=_join_of(step))
+
+
+def _join_of(step: Step) -> str:
+    """The step of the join that a branch reaches, before it has opened."""
+    if step.task.phase != "run" or step.node.role is Role.SPLIT:
+        return ""
+    if step.node.role is Role.MERGE:
+        task = step.task
+        return merge_step(task.root or task.execution_id, scope_of(step.branch.lineage), step.node.id)
+    return derive(step.branch.lineage[-1].barrier, "~gather") if step.branch.lineage else ""
+
+
+def _closed_by(step: Step) -> str:
+    """The barrier whose items a step gathers."""
+    if step.task.phase != "gather" or step.node.role is Role.MERGE:
+        return ""
+    return str(msgspec.json.decode(step.task.details))
+
+
+def _success(step: Step, done: Done, at: str, ms: int) -> NodeStatusMessage:
+    output, ref = (None, done.refs[0]) if done.refs else (done.output, None)
+    details = _manner(done) if done.working or done.reused or done.details else None
+    status = "success" if done.error is None else "failed"
+    return _status(
+        step,
+        status,
+        at,
+        ms,
+        output=output,
+        output_ref=ref,
+        error=done.error,
+        details=details,
+        port=",".join(done.port) if isinstance(done.port, tuple) else done.port,
+        handled=done.error is not None,
+    )
 
 
 def _status(
@@ -114,6 +195,10 @@ def _status(
     output_ref: Ref | None = None,
     error: ErrorInfo | None = None,
     details: dict[str, Any] | None = None,
+    port: str | None = "out",
+    join: str = "",
+    closes: str = "",
+    handled: bool = False,
 ) -> NodeStatusMessage:
     return NodeStatusMessage(
         workflow_id=step.task.workflow_id,
@@ -130,4 +215,8 @@ def _status(
         details=details,
         step=step.branch.step,
         attempt=step.task.attempt,
+        port=port,
+        join=join,
+        closes=closes,
+        handled=handled,
     )

@@ -62,12 +62,26 @@ class Values:
                 found[ref] = self._remember(ref, data[ref.hash])
         return found
 
+    def at_hand(self, refs: Iterable[Ref]) -> dict[Ref, Layer] | None:
+        """The layers behind these references, if all were read lately."""
+        found: dict[Ref, Layer] = {}
+        for ref in refs:
+            known = self._layers.get((ref.hash, ref.key))
+            if known is None:
+                return None
+            found[ref] = known[0]
+        return found
+
     async def fetch(self, execution: str, hash: str) -> bytes:
         """One stored value as its bytes."""
         data = await self._state.get(execution, [hash])
         if hash not in data:
             raise EngineError("a stored value is gone", "VALUE_MISSING", {"hash": hash})
         return data[hash]
+
+    async def find(self, execution: str, hash: str) -> bytes | None:
+        """One stored value as its bytes, if there is one."""
+        return (await self._state.get(execution, [hash])).get(hash)
 
     def _remember(self, ref: Ref, data: bytes) -> Layer:
         layer = Layer({ref.key: Raw(data)} if ref.key else _layer_decoder.decode(data))

@@ -36,6 +36,9 @@ class Registry(Protocol):
     def names(self) -> Iterable[str]:
         """Every name."""
 
+    def family(self, prefix: str) -> list[str]:
+        """The names below a prefix such as `tool`, without it."""
+
     def suggest(self, name: str) -> str | None:
         """The name that was probably meant."""
 

@@ -19,7 +19,7 @@ BUILTIN = frozenset(
     f"${name}"
     for name in (
         *("item", "index", "items", "trigger", "input", "json", "previous"),
-        *("error", "execution", "workflow", "node"),
+        *("error", "execution", "workflow", "node", "resume"),
     )
 )
 """Names that mean something wherever an expression stands."""

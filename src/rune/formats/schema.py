@@ -9,6 +9,7 @@ import msgspec
 
 from rune.core.expressions import Expression
 from rune.core.fitting import members, plain
+from rune.core.ids import POOL
 from rune.core.node import NodeType, Role
 from rune.formats.graph import Registry
 
@@ -16,6 +17,7 @@ __all__ = ["parameters_schema", "workflow_schema"]
 
 _ID = {"type": "string", "pattern": "^[a-zA-Z0-9_-]{1,200}$"}
 _TEXT = {"type": "string"}
+_POOL = {"type": "string", "pattern": rf"^({POOL})?$".replace(r"\Z", "$")}
 _ABOUT = ("title", "description", "default", "examples")
 _TEMPLATE = r"\$|\{\{"
 _NUMBER = r"^\s*[-+]?[0-9.]+([eE][-+]?[0-9]+)?\s*$"
@@ -35,6 +37,7 @@ def workflow_schema(registry: Registry) -> dict[str, Any]:
             "workflow_id": {**_ID, "description": "Identifies the definition."},
             "execution_id": _TEXT,
             "name": _TEXT,
+            "pool": {**_POOL, "description": "The workers that run the nodes which name none themselves."},
             "nodes": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/node"}},
             "edges": {"type": "array", "items": {"$ref": "#/$defs/edge"}},
             "notes": {"description": "Ignored."},
@@ -100,6 +103,7 @@ def _node(types: Mapping[str, type[NodeType]]) -> dict[str, Any]:
                     "max_delay": {"type": "number", "minimum": 0, "default": 3600},
                 },
             },
+            "pool": {**_POOL, "description": "The workers that run it: `rune worker --queues NAME`."},
             "output": True,
             "position": True,
         },

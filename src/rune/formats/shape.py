@@ -9,15 +9,16 @@ from typing import Any
 import msgspec
 
 from rune.core.errors import Problem
-from rune.core.expressions import suggest
+from rune.core.expressions import ExpressionError, suggest
 from rune.core.fitting import show
+from rune.core.ids import EVERYBODY, POOL
 from rune.formats.places import Path
 
-__all__ = ["Fields", "Problems", "RawEdge", "RawNode", "RawWorkflow", "read_workflow"]
+__all__ = ["Fields", "Problems", "RawEdge", "RawNode", "RawWorkflow", "read_workflow", "tidy"]
 
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,200}")
 
-_WORKFLOW = ("workflow_id", "execution_id", "name", "nodes", "edges", "notes")
+_WORKFLOW = ("workflow_id", "execution_id", "name", "pool", "nodes", "edges", "notes")
 _NODE = (
     "id",
     "name",
@@ -27,6 +28,7 @@ _NODE = (
     "credentials",
     "error",
     "retry",
+    "pool",
     "output",
     "position",
 )
@@ -58,6 +60,7 @@ class RawNode(msgspec.Struct, frozen=True):
     error_type: str
     error_edge: str
     retry: Mapping[str, Any] | None
+    pool: str
 
 
 class RawWorkflow(msgspec.Struct, frozen=True):
@@ -80,6 +83,11 @@ class Problems:
 
     def warn(self, code: str, message: str, path: Path, hint: str | None = None, offset: int = 0) -> None:
         self.found.append(Problem(code, message, path, hint, "warning", offset))
+
+    def broken(self, error: ExpressionError, path: Path) -> None:
+        """An expression in the text at `path` that cannot be compiled."""
+        where = (*path, *error.where)
+        self.found.append(Problem("E015", error.message, where, error.hint, offset=error.offset or 0))
 
     @property
     def errors(self) -> int:
@@ -115,8 +123,20 @@ class Fields:
             message = (
                 f"an id holds only letters, digits, '-' and '_', and at most 200 of them, not {show(value)}"
             )
-            self.problems.error("E017", message, (*self.path, name), f"write {_tidy(value)!r}")
+            self.problems.error("E017", message, (*self.path, name), f"write {tidy(value)!r}")
         return value
+
+    def pool(self, default: str = "") -> str:
+        """The name of a pool of workers; empty is everybody's."""
+        if self.value.get("pool") is None:
+            return default
+        name = self.text("pool")
+        if not name or name == EVERYBODY:
+            return ""
+        if not re.fullmatch(POOL, name):
+            hint = "use letters, digits, '-' and '_'; not dead, dlx or retry"
+            self.problems.error("E036", f"{show(name)} cannot be a pool's name", (*self.path, "pool"), hint)
+        return name
 
     def flag(self, name: str) -> bool:
         """True or false; false if not given."""
@@ -168,14 +188,15 @@ def read_workflow(data: Mapping[str, Any], problems: Problems) -> RawWorkflow:
     fields.spelling(_WORKFLOW)
     id = fields.identifier("workflow_id")
     name = fields.text("name")
+    pool = fields.pool()
     if "nodes" not in data:
         problems.error("E011", "the workflow has no 'nodes'", ())
-    nodes = [_read_node(item, path, problems) for item, path in fields.objects("nodes")]
+    nodes = [_read_node(item, path, problems, pool) for item, path in fields.objects("nodes")]
     edges = [_read_edge(item, path, problems) for item, path in fields.objects("edges")]
-    return RawWorkflow(id or _tidy(name) or "workflow", name, nodes, edges)
+    return RawWorkflow(id or tidy(name) or "workflow", name, nodes, edges)
 
 
-def _read_node(value: Mapping[str, Any], path: Path, problems: Problems) -> RawNode:
+def _read_node(value: Mapping[str, Any], path: Path, problems: Problems, pool: str) -> RawNode:
     fields = Fields(value, path, problems)
     fields.spelling(_NODE)
     id = fields.identifier("id", "a node")
@@ -191,6 +212,7 @@ def _read_node(value: Mapping[str, Any], path: Path, problems: Problems) -> RawN
         error.text("type") or "halt",
         error.text("error_edge"),
         fields.object("retry"),
+        fields.pool(pool),
     )
 
 
@@ -228,6 +250,6 @@ def _read_edge(value: Mapping[str, Any], path: Path, problems: Problems) -> RawE
     )
 
 
-def _tidy(text: str) -> str:
+def tidy(text: str) -> str:
     """The nearest text that may be an id."""
     return re.sub(r"[^a-zA-Z0-9_-]+", "-", text).strip("-")[:200]

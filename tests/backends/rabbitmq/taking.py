@@ -46,6 +46,14 @@ class Place(NamedTuple):
         ready, taken = (int(number) for number in re.findall(r"\d+", said))
         return ready, taken
 
+    def delete(self, queue: str) -> None:
+        """Delete a queue with all that is in it."""
+        name = f'rabbit_misc:r(<<"{self.vhost}">>, queue, <<"{queue}">>)'
+        self.server.eval(
+            f"begin {{ok, Q}} = rabbit_amqqueue:lookup({name}), "
+            'rabbit_amqqueue:delete(Q, false, false, <<"tests">>), ok end'
+        )
+
     async def settles(self, queue: str, ready: int, taken: int = 0) -> None:
         """Wait until a queue has come to rest like this."""
         for _ in range(200):

@@ -128,16 +128,29 @@ async def test_time_outs_have_a_queue_of_their_own(broker: RabbitBroker, place: 
 async def test_a_pool_takes_its_own_work(place: Place) -> None:
     queue = f"{EXECUTION}.gpu"
     async with (
-        open_rabbitmq(place.url, pools=["gpu"], route=lambda task: queue) as broker,
+        open_rabbitmq(place.url) as broker,
         open_rabbitmq(place.url, queues=[queue], retry_delays=[0.05]) as worker,
         taking(worker.deliveries(10)) as deliveries,
     ):
-        await broker.publish([task("a")])
+        await broker.publish([task("a", pool="gpu"), task("b"), task("x", pool="gpu", phase="expire")])
+        assert (place.depth(EXECUTION), place.depth(TIMEOUT)) == ((1, 0), (1, 0))
         await worker.retry(await next_of(deliveries), 0.05)
         again = await next_of(deliveries)
         assert (again.task.current_node, again.retries) == ("a", 1)
         await worker.finish(again)
         await place.settles(queue, 0)
+
+
+async def test_what_is_for_a_pool_waits_for_its_workers(broker: RabbitBroker, place: Place) -> None:
+    queue = f"{EXECUTION}.gpu"
+    await broker.publish([task("a", pool="gpu"), task("b", pool="gpu")])
+    assert place.depth(queue) == (2, 0)
+    await broker.publish([task("c", pool="gpu")])
+    place.delete(queue)
+    with pytest.raises(InfrastructureError, match="no queue takes"):
+        await broker.publish([task("d", pool="gpu")])
+    await broker.publish([task("d", pool="gpu")])
+    assert place.depth(queue) == (1, 0)
 
 
 async def test_many_acknowledgements_in_any_order_settle_everything(

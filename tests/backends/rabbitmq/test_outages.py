@@ -82,9 +82,12 @@ async def test_the_broker_may_close_a_consumer_that_takes_too_long(
     async with taking(broker.deliveries(5)) as deliveries:
         old = await next_of(deliveries)
         place.server.eval("application:set_env(rabbit, consumer_timeout, 1800000)")
-        # Channels look at the clock once a minute; this is how they are told to.
-        place.server.eval("[Channel ! tick || Channel <- rabbit_channel:list_local()]")
-        again = await next_of(deliveries)
+        coming = asyncio.ensure_future(next_of(deliveries))
+        while not coming.done():
+            # Channels look at the clock once a minute; this is how they are told to.
+            place.server.eval("[Channel ! tick || Channel <- rabbit_channel:list_local()]")
+            await asyncio.sleep(0.05)
+        again = await coming
         assert again.redelivered
         await broker.finish(old)
         await broker.finish(again)
@@ -134,11 +137,7 @@ async def test_a_deleted_queue_is_declared_again(broker: RabbitBroker, place: Pl
     async with taking(broker.deliveries(5)) as deliveries:
         waiting = asyncio.ensure_future(next_of(deliveries, 20))
         await asyncio.sleep(0.1)
-        name = f'rabbit_misc:r(<<"{place.vhost}">>, queue, <<"{EXECUTION}">>)'
-        place.server.eval(
-            f"begin {{ok, Q}} = rabbit_amqqueue:lookup({name}), "
-            'rabbit_amqqueue:delete(Q, false, false, <<"tests">>), ok end'
-        )
+        place.delete(EXECUTION)
         while not waiting.done():
             try:
                 await broker.publish([task("a")])

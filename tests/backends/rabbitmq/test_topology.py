@@ -179,6 +179,29 @@ async def test_a_worker_may_do_its_work_and_no_more(guarded: Place) -> None:
         assert not await may_read(guarded, "rune-worker", queue)
 
 
+async def test_who_may_create_nothing_reaches_the_pools_that_were_created(
+    server: RabbitMQ, place: Place
+) -> None:
+    async with open_rabbitmq(place.url, pools=["gpu"]):
+        pass
+    for user in describe(pools=["gpu"]).users:
+        server.add_user(user.name)
+        server.permit(user.name, place.vhost, (user.configure, user.write, user.read))
+        async with open_rabbitmq(place.url_of(user.name)) as broker:
+            await broker.publish([task("a", pool="gpu")])
+            with pytest.raises(InfrastructureError, match=r"workflow\.execution\.tpu does not exist"):
+                await broker.publish([task("b", pool="tpu")])
+            await broker.publish([task("c")])
+    async with (
+        open_rabbitmq(place.url_of("rune-worker"), queues=[pool_queue("gpu")]) as broker,
+        taking(broker.deliveries(5)) as deliveries,
+    ):
+        for _ in range(3):
+            delivery = await next_of(deliveries)
+            assert delivery.task.current_node == "a"
+            await broker.finish(delivery)
+
+
 async def test_a_scheduler_only_publishes(guarded: Place) -> None:
     async with open_rabbitmq(guarded.url_of("rune-scheduler")) as broker:
         await broker.publish([task("a"), task("b", phase="expire")])

@@ -280,6 +280,18 @@ async def test_live_forgets_who_was_listed_and_never_came(
     assert server.call("ZCARD", "{rune}:live") == 0
 
 
+async def test_whoever_comes_after_a_burial_that_was_not_delisted_delists_it(
+    state: RedisState, server: RedisServer, clock: Clock
+) -> None:
+    await ask(state, "s", Record(b"1"))
+    await state.pause(E)
+    await state.bury(E, [], clock.now + 100)
+    server.call("ZADD", "{rune}:live", "1", E)
+    server.call("SADD", "{rune}:paused", E)
+    assert await ask(state, "s", Record(b"1")) == Answer(gone=True)
+    assert server.keys("{rune}:[lp]*") == set()
+
+
 async def test_late_messages_list_nothing(server: RedisServer, state: RedisState, clock: Clock) -> None:
     await ask(state, "s", Record(b"1"))
     await state.bury(E, [], clock.now + 100)

@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from rune.backends.redis import RedisState, open_redis
 from rune.backends.redis.routes import slot_of
+from rune.backends.redis.scripts import Script
 from rune.core.outcome import Policy
-from rune.core.ports import Answer, Arm, ArriveAt, Commit, Open, Operation, Place, Record, Rule, Settle, Timer
+from rune.core.ports import (
+    Answer,
+    Arm,
+    ArriveAt,
+    Commit,
+    End,
+    Open,
+    Operation,
+    Place,
+    Record,
+    Rule,
+    Settle,
+    Timer,
+)
 from tests.backends.conftest import Clock
 from tests.servers.redis import RedisServer
 
@@ -164,6 +179,92 @@ async def test_an_earlier_timer_of_another_process_wakes_the_scheduler(
     sleeper = asyncio.create_task(two[1].armed(60))
     await ask(two[0], "s", Arm(Timer("early", clock.now + 50, b"task")))
     await asyncio.wait_for(sleeper, 5)
+
+
+def meanwhile(state: RedisState, script: str, other: Callable[[], Awaitable[object]]) -> None:
+    """Have something happen just before the state's next call of a script reaches Redis."""
+    ask = state._client.script
+
+    async def late(asked: Script, *rest: Any) -> Any:
+        if asked.name == script:
+            state._client.script = ask  # type: ignore[method-assign]
+            await other()
+        return await ask(asked, *rest)
+
+    state._client.script = late  # type: ignore[method-assign, assignment]
+
+
+async def test_a_timer_that_is_disarmed_before_it_is_indexed_leaves_nothing(
+    two: list[RedisState], server: RedisServer, clock: Clock
+) -> None:
+    one, other = two
+    meanwhile(one, "index", lambda: ask(other, "s0", Settle(-1, b"1"), place=(("b", 0),)))
+    timer = Timer("t", clock.now + 3600, b"task", sleeping=False)
+    await ask(one, "split", Open("b", 1, 1, b"release", timer=timer))
+    assert server.left(E)["{rune}:due"] == []
+    assert await one.next_due() is None
+
+
+@pytest.mark.parametrize("what", ["a wait", "a claim"])
+async def test_an_execution_that_ends_before_its_timer_is_indexed_leaves_nothing(
+    two: list[RedisState], server: RedisServer, clock: Clock, what: str
+) -> None:
+    one, other = two
+
+    async def end() -> None:
+        await ask(other, "x", End("halted"))
+        await other.bury(E, [], clock.now + 100)
+
+    if what == "a wait":
+        meanwhile(one, "index", end)
+        await ask(one, "w", Arm(Timer("w", clock.now + 3600, b"task")))
+    else:
+        await ask(one, "w", Arm(Timer("w", clock.now + 3600, b"task")))
+        # The index is wrong, so that whoever claims the timer has to mend it.
+        server.call("ZADD", "{rune}:due", "1", f"{E}/w")
+        meanwhile(one, "index", end)
+        assert await one.claim(clock.now, 10, clock.now + 30) == []
+    left = server.left(E)
+    assert {name: found for name, found in left.items() if found} == {}
+    assert server.keys(f"exec:{{{E}}}*") == {f"exec:{{{E}}}:x"}
+
+
+async def test_a_pause_that_is_noted_late_pauses_nothing(
+    two: list[RedisState], server: RedisServer, clock: Clock
+) -> None:
+    """It ends, or goes on, between the flag and the list of all that are paused."""
+    one, other = two
+    await one.put(E, {"h": b"1"})
+    noted = one._client.call
+    how: list[Callable[[], Awaitable[object]]] = [
+        lambda: other.unpause(E),
+        lambda: other.bury(E, [], clock.now + 100),
+    ]
+    for meantime in how:
+
+        async def late(key: str, *command: Any, meantime: Any = meantime) -> Any:
+            if command[0] == "SADD":
+                one._client.call = noted  # type: ignore[method-assign]
+                await meantime()
+            return await noted(key, *command)
+
+        one._client.call = late  # type: ignore[method-assign, assignment]
+        await one.pause(E)
+        assert (await one.news())[1] == frozenset()
+    assert server.call("EXISTS", "{rune}:paused") == 0
+
+
+async def test_what_is_parked_while_it_goes_on_is_kept(state: RedisState, server: RedisServer) -> None:
+    await state.put(E, {"h": b"1"})
+    await state.pause(E)
+    await state.park(E, "s", b"first")
+    assert await state.unpause(E) == [b"first"]
+    await state.pause(E)
+    await state.park(E, "t", b"second")
+    await state.unparked(E)
+    assert await state.unpause(E) == [b"second"]
+    await state.unparked(E)
+    assert await state.unpause(E) == []
 
 
 async def test_news_of_other_processes_arrives_bit_by_bit(two: list[RedisState], clock: Clock) -> None:

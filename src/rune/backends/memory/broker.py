@@ -8,7 +8,7 @@ import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from rune.core.messages import CompletionMessage, NodeStatusMessage, Task, encode
+from rune.core.messages import CompletionMessage, NodeStatusMessage, Task, decode_task, encode
 from rune.core.ports import DeadLetter, Delivery
 
 __all__ = ["MemoryBroker"]
@@ -23,6 +23,7 @@ class MemoryBroker:
         self._taken: dict[int, tuple[int, int, Task, int, bool]] = {}
         self._waiters: list[asyncio.Future[None]] = []
         self._completed: asyncio.Queue[CompletionMessage] = asyncio.Queue()
+        self._clock = clock
         self.dead: list[DeadLetter] = []
         self.listeners: list[Callable[[Sequence[NodeStatusMessage]], None]] = []
 
@@ -65,8 +66,29 @@ class MemoryBroker:
         if entry is None:
             return
         _, _, task, retries, _ = entry
-        self.dead.append(DeadLetter(reason, encode(task), task.current_node, task.execution_id, retries))
+        id, at = str(next(self._order)), self._clock()
+        letter = DeadLetter(reason, encode(task), task.current_node, task.execution_id, retries, id, at)
+        self.dead.append(letter)
         self._wake()
+
+    async def letters(self, after: str, limit: int) -> list[DeadLetter]:
+        behind = [letter for letter in self.dead if not after.isdecimal() or int(letter.id) > int(after)]
+        return behind[:limit]
+
+    async def letter(self, id: str) -> DeadLetter | None:
+        return next((dead for dead in self.dead if dead.id == id), None)
+
+    async def redrive(self, letter: str) -> bool:
+        found = await self.letter(letter)
+        if found is None:
+            return False
+        await self.publish([decode_task(found.body)])
+        return await self.drop(letter)
+
+    async def drop(self, letter: str) -> bool:
+        kept = [dead for dead in self.dead if dead.id != letter]
+        dropped, self.dead = len(kept) < len(self.dead), kept
+        return dropped
 
     def emit(self, statuses: Sequence[NodeStatusMessage]) -> None:
         for listener in self.listeners:
@@ -89,6 +111,10 @@ class MemoryBroker:
 
     async def completed(self, completion: CompletionMessage) -> None:
         return None
+
+    async def depth(self) -> int:
+        """How many Tasks wait or are being handled."""
+        return len(self._queue) + len(self._taken)
 
     def _wake(self) -> None:
         waiters, self._waiters = self._waiters, []

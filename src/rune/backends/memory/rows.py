@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from rune.core.ports import Timer
@@ -34,7 +35,18 @@ class _Barrier:
 
 
 class Execution:
-    __slots__ = ("arrivals", "barriers", "merges", "parked", "row", "scopes", "steps", "timers", "values")
+    __slots__ = (
+        "arrivals",
+        "barriers",
+        "leaving",
+        "merges",
+        "parked",
+        "row",
+        "scopes",
+        "steps",
+        "timers",
+        "values",
+    )
 
     def __init__(self, row: ExecutionRow) -> None:
         self.row = row
@@ -46,6 +58,8 @@ class Execution:
         self.timers: dict[str, Timer] = {}
         self.values: dict[str, bytes] = {}
         self.parked: dict[str, bytes] = {}
+        self.leaving: dict[str, bytes] = {}
+        """What was parked, until it has been published."""
 
     def scope(self, key: str) -> _Scope:
         found = self.scopes.get(key)
@@ -173,8 +187,8 @@ class MemoryRows:
     def disarm(self, execution: str, timer: str) -> None:
         self.at(execution).timers.pop(timer, None)
 
-    def resting(self, execution: str, now: float) -> bool:
+    def resting(self, execution: str, now: float) -> float | None:
         of = self.at(execution)
-        return any(t.sleeping for t in of.timers.values()) or any(
-            s.leased_until > now for s in of.steps.values()
-        )
+        rests = [math.inf if t.due is None else t.due for t in of.timers.values() if t.sleeping]
+        rests += [now for step in of.steps.values() if step.leased_until > now]
+        return max(now, *rests) if rests else None

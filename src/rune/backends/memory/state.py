@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
+from rune.backends.memory.looking import held
 from rune.backends.memory.rows import Execution, MemoryRows
+from rune.core.holding import Holding, Standing
 from rune.core.ledger import Ledger
-from rune.core.ports import Answer, Arrival, BarrierView, Commit, Lease, MergeView, Place, Timer
+from rune.core.ports import Answer, Arrival, BarrierView, Commit, Lease, MergeView, Place, Seed, Timer
 
 __all__ = ["MemoryState"]
 
@@ -35,6 +37,9 @@ class MemoryState:
 
     async def apply(self, execution: str, commits: Sequence[Commit]) -> list[Answer]:
         return self._ledger.apply(execution, commits)
+
+    async def seed(self, execution: str, seeds: Sequence[Seed]) -> None:
+        self._ledger.seed(execution, seeds)
 
     async def lease(
         self, execution: str, steps: Sequence[tuple[str, Place]], attempt: int, until: float
@@ -111,12 +116,15 @@ class MemoryState:
         if of is None:
             return []
         of.row.paused = False
-        return list(of.parked.values())
+        # Apart from what is parked when it is paused again before these are published.
+        of.leaving |= of.parked
+        of.parked.clear()
+        return list(of.leaving.values())
 
     async def unparked(self, execution: str) -> None:
         of = self.rows.executions.get(execution)
         if of is not None:
-            of.parked.clear()
+            of.leaving.clear()
 
     async def news(self) -> tuple[frozenset[str], frozenset[str]]:
         executions = self.rows.executions.items()
@@ -127,6 +135,14 @@ class MemoryState:
 
     async def live(self) -> list[str]:
         return [id for id, of in self.rows.executions.items() if not of.row.buried]
+
+    async def standings(self, executions: Sequence[str]) -> dict[str, Standing]:
+        known = {id: self.rows.execution(id) for id in executions}
+        return {id: "ended" if row.buried else "alive" for id, row in known.items() if row is not None}
+
+    async def holding(self, execution: str, limit: int) -> Holding | None:
+        of = self.rows.executions.get(execution)
+        return None if of is None or of.row.buried else held(of, self._clock(), limit)
 
     # --- timers ---
 
@@ -144,7 +160,8 @@ class MemoryState:
             timer = self.rows.at(execution).timers.get(id)
             if timer is not None and timer.due == due:
                 # Found again at `until`, unless it is discharged by then.
-                timer = msgspec.structs.replace(timer, due=until, execution=execution)
+                was_due = timer.was_due or due
+                timer = msgspec.structs.replace(timer, due=until, execution=execution, was_due=was_due)
                 heapq.heappush(self._due, (until, next(self._order), execution, id))
                 self.rows.at(execution).timers[id] = timer
                 claimed.append(timer)
@@ -162,6 +179,26 @@ class MemoryState:
         of = self.rows.executions.get(execution)
         found = of.timers.get(timer) if of else None
         return msgspec.structs.replace(found, execution=execution) if found else None
+
+    async def wake(self, execution: str, timer: str, task: bytes, due: float) -> bool:
+        of = self.rows.executions.get(execution)
+        found = of.timers.get(timer) if of else None
+        if found is None or found.due is not None:
+            return found is not None and found.task == task
+        woken = msgspec.structs.replace(found, due=due, task=task)
+        self.rows.arm(execution, woken, replace=True)
+        return True
+
+    async def timers(self, limit: int) -> list[Timer]:
+        soon = sorted(
+            (due, execution, id)
+            for due, _, execution, id in self._due
+            if (timer := self.rows.of(execution).timers.get(id)) is not None and timer.due == due
+        )
+        return [
+            msgspec.structs.replace(self.rows.of(execution).timers[id], execution=execution)
+            for _, execution, id in soon[:limit]
+        ]
 
     async def next_due(self) -> float | None:
         while self._due:

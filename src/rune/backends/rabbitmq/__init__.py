@@ -12,7 +12,14 @@ from rune.backends.rabbitmq.broker import RabbitBroker, route
 from rune.backends.rabbitmq.declaring import Declarer
 from rune.backends.rabbitmq.link import Link
 from rune.backends.rabbitmq.rendering import as_definitions, as_json, as_table
-from rune.backends.rabbitmq.topology import EXECUTION, TIMEOUT, Topology, describe, pool_queue
+from rune.backends.rabbitmq.topology import (
+    EXECUTION,
+    TIMEOUT,
+    Topology,
+    describe,
+    describe_pool,
+    pool_queue,
+)
 from rune.core.messages import Task
 
 __all__ = [
@@ -42,7 +49,8 @@ async def open_rabbitmq(
 ) -> AsyncIterator[RabbitBroker]:
     """Connect to the broker at `url`, and declare what is missing there.
 
-    Deliveries come from `queues`; a Task goes to the queue that `route` names, one of these or of `pools`.
+    Deliveries come from `queues`. A Task goes to the queue that `route` names: everybody's, or that of its
+    pool, which is declared when there is a Task for it, so that it waits there for workers.
     """
     address = parse_url(url)
     name = name or f"rune {socket.gethostname()} {os.getpid()}"
@@ -51,6 +59,10 @@ async def open_rabbitmq(
     declarer = Declarer(topology)
     outward = Link(address, f"{name} publishing", declarer.declare)
     inward = Link(address, f"{name} consuming", declarer.declare)
+
+    async def open_pool(pool: str) -> None:
+        await declarer.add(await outward.connection(), *describe_pool(pool, quorum=quorum))
+
     try:
         await outward.open()
         await inward.open()
@@ -60,6 +72,7 @@ async def open_rabbitmq(
             queues=queues,
             retry_delays=retry_delays,
             route=route,
+            open_pool=open_pool,
             status_rest=status_batch_ms / 1000,
         )
         try:

@@ -6,16 +6,17 @@ import asyncio
 import itertools
 import logging
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from rune.backends.rabbitmq.channel import AmqpError, Channel, Message, Received
+from rune.backends.rabbitmq.channel import NOT_FOUND, AmqpError, Channel, Message, Received
 from rune.backends.rabbitmq.consuming import Consumer
-from rune.backends.rabbitmq.declaring import EXCLUSIVE
-from rune.backends.rabbitmq.letters import NONSENSE, RETRIES, bury, peek, retries_of
+from rune.backends.rabbitmq.declaring import EXCLUSIVE, PASSIVE
+from rune.backends.rabbitmq.letters import NONSENSE, RETRIES, bury, held, peek, read, retries_of, revived
 from rune.backends.rabbitmq.link import Link
 from rune.backends.rabbitmq.publishing import Publisher, Sender
 from rune.backends.rabbitmq.statuses import Statuses, decode_statuses
@@ -39,6 +40,8 @@ _log = logging.getLogger("rune.rabbitmq")
 _HIGHEST_PRIORITY = 10
 _COMPLETIONS, _STATUSES = 1000, 1000
 """How many of them a master holds at a time."""
+_LETTERS = 1000
+"""Dead letters that can be seen: those behind them come up when these are gone."""
 _PATIENCE = 5.0
 """Seconds in which what was not begun is put back; after that the broker does it, as redelivered."""
 _SHARE = 1.0
@@ -48,8 +51,10 @@ _decode_completion = msgspec.json.Decoder(CompletionMessage).decode
 
 
 def route(task: Task) -> str:
-    """The queue of a Task: everybody's, or that of time-outs that have expired."""
-    return TIMEOUT if task.phase == "expire" else EXECUTION
+    """The queue of a Task: everybody's, its pool's, or that of time-outs that have expired."""
+    if task.phase == "expire":
+        return TIMEOUT
+    return f"{EXECUTION}.{task.pool}" if task.pool else EXECUTION
 
 
 def _copy(message: Received, exchange: str, older: int = 0) -> Message:
@@ -57,6 +62,11 @@ def _copy(message: Received, exchange: str, older: int = 0) -> Message:
     retries = retries_of(message) + older
     headers = {RETRIES: retries} if retries else None
     return Message(exchange, message.source, message.body, message.priority, headers)
+
+
+def _settle_all(consumer: Consumer, messages: Sequence[Received]) -> None:
+    for message in messages:
+        consumer.settle(message)
 
 
 class RabbitBroker:
@@ -74,18 +84,27 @@ class RabbitBroker:
         queues: Sequence[str],
         retry_delays: Sequence[float],
         route: Callable[[Task], str],
+        open_pool: Callable[[str], Awaitable[None]],
         status_rest: float,
     ) -> None:
+        self._outward = outward
         self._inward = inward
         self._queues = queues
         self._delays = sorted(retry_delays)
         self._route = route
+        self._open_pool = open_pool
+        self._pools: set[str] = set()
+        """Pools that have a queue, as far as we know."""
+        self._unknown: set[str] = set()
+        """Pools that there are Tasks for, and of which we do not know it."""
         self._publisher = Publisher(outward)
         self._sender = Sender(outward)
         self._statuses = Statuses(self._sender, status_rest)
         self._tags = itertools.count(1)
         self._taken: dict[int, tuple[Consumer, Received]] = {}
         self._completed: dict[str, list[tuple[Consumer, Received]]] = {}
+        self._reading = asyncio.Lock()
+        """Whoever reads dead letters holds them meanwhile."""
 
     async def close(self) -> None:
         """Send the last statuses, and end all waiting."""
@@ -94,14 +113,43 @@ class RabbitBroker:
         self._sender.close()
         self._publisher.close()
 
+    @property
+    def up(self) -> bool:
+        """Whether RabbitMQ can be reached, as far as we know."""
+        return self._outward.up and self._inward.up
+
+    @property
+    def published(self) -> int:
+        """Messages that were to be published with confirms."""
+        return self._publisher.published
+
+    @property
+    def unconfirmed(self) -> int:
+        """Those of them that are not confirmed yet."""
+        return self._publisher.unconfirmed
+
     # --- publishing ----------------------------------------------------------------------------------------
 
     async def publish(self, tasks: Sequence[Task], completions: Sequence[CompletionMessage] = ()) -> None:
         messages = [self._message(task) for task in tasks]
         messages += [Message(COMPLETION, COMPLETION, encode(completion)) for completion in completions]
-        await self._publisher.publish(messages)
+        await self._publish(messages)
+
+    async def _publish(self, messages: Sequence[Message]) -> None:
+        while self._unknown:
+            pool = self._unknown.pop()
+            await self._open_pool(pool)
+            self._pools.add(pool)
+        try:
+            await self._publisher.publish(messages)
+        except InfrastructureError:
+            # It may be that a pool's queue was deleted: the next try declares it again.
+            self._pools.clear()
+            raise
 
     def _message(self, task: Task) -> Message:
+        if task.pool and task.pool not in self._pools:
+            self._unknown.add(task.pool)
         priority = max(0, min(task.priority, _HIGHEST_PRIORITY))
         return Message(EXECUTION, self._route(task), encode(task), priority)
 
@@ -151,9 +199,15 @@ class RabbitBroker:
             await self._return(consumer, left)
 
     async def finish(self, delivery: Delivery, tasks: Sequence[Task] = ()) -> None:
-        if tasks:
-            await self._publisher.publish([self._message(task) for task in tasks])
-        self._settle(delivery)
+        await self.finish_all([(delivery, tasks)])
+
+    async def finish_all(self, finished: Sequence[tuple[Delivery, Sequence[Task]]]) -> None:
+        """Finish deliveries together: all is published before any is acknowledged."""
+        messages = [self._message(task) for _, tasks in finished for task in tasks]
+        if messages:
+            await self._publish(messages)
+        for delivery, _ in finished:
+            self._settle(delivery)
 
     def _settle(self, delivery: Delivery) -> None:
         taken = self._taken.pop(delivery.tag, None)
@@ -220,6 +274,53 @@ class RabbitBroker:
         """The first dead letters; they stay where they are."""
         return await peek(await self._inward.connection(), limit)
 
+    async def letters(self, after: str, limit: int) -> list[DeadLetter]:
+        """See `Broker.letters`: of the first ones, however many there are."""
+        async with self._reading:
+            letters = await peek(await self._inward.connection(), _LETTERS)
+        at = next((i for i, letter in enumerate(letters, 1) if letter.id == after), 0)
+        return letters[at : at + limit]
+
+    async def letter(self, id: str) -> DeadLetter | None:
+        return next((letter for letter in await self.letters("", _LETTERS) if letter.id == id), None)
+
+    async def redrive(self, letter: str) -> bool:
+        return await self._settle_letter(letter, again=True)
+
+    async def drop(self, letter: str) -> bool:
+        return await self._settle_letter(letter, again=False)
+
+    async def _settle_letter(self, letter: str, *, again: bool) -> bool:
+        """Take a dead letter out of its queue, once it is safe in another if it is to be tried again."""
+        async with self._reading, held(await self._inward.connection(), _LETTERS) as (channel, messages):
+            message = next((m for m in messages if read(m).id == letter), None)
+            if message is None:
+                return False
+            if again:
+                revival = revived(message)
+                if revival.exchange == EXECUTION:
+                    decode_task(message.body)
+                await self._publisher.publish([revival])
+            channel.send(Method.BASIC_ACK, message.tag, 0)
+            return True
+
+    async def depths(self, queues: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """How many messages are ready in each of these queues that exists, and how many take from it."""
+        connection = await self._inward.connection()
+        found: dict[str, tuple[int, int]] = {}
+        channel = await connection.channel()
+        for queue in queues:
+            try:
+                _, ready, consumers = await channel.call(Method.QUEUE_DECLARE, 0, queue, PASSIVE, {})
+            except AmqpError as error:
+                if error.code != NOT_FOUND:
+                    raise
+                channel = await connection.channel()
+            else:
+                found[queue] = ready, consumers
+        channel.close()
+        return found
+
     # --- what a master hears -------------------------------------------------------------------------------
 
     async def completions(self) -> AsyncIterator[CompletionMessage]:
@@ -243,7 +344,15 @@ class RabbitBroker:
 
     async def statuses(self) -> AsyncIterator[list[NodeStatusMessage]]:
         """Statuses, as many as there are at a time; asking for more acknowledges those before."""
-        consumer = Consumer(self._inward, [STATUS], _STATUSES)
+        async for statuses, done in self.status_batches(_STATUSES):
+            yield statuses
+            done()
+
+    async def status_batches(
+        self, prefetch: int
+    ) -> AsyncIterator[tuple[list[NodeStatusMessage], Callable[[], None]]]:
+        """Statuses, as many as there are at a time, and what acknowledges their messages."""
+        consumer = Consumer(self._inward, [STATUS], prefetch)
         try:
             while True:
                 messages = [await consumer.take(), *consumer.take_ready()]
@@ -254,9 +363,7 @@ class RabbitBroker:
                     except NONSENSE as error:
                         await self._park(consumer, message, f"not a NodeStatusMessage: {error}")
                 if statuses:
-                    yield statuses
-                for message in messages:
-                    consumer.settle(message)
+                    yield statuses, partial(_settle_all, consumer, messages)
         finally:
             consumer.close()
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from rune.backends.rabbitmq.channel import ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED, AmqpError, Channel
 from rune.backends.rabbitmq.connection import Connection
-from rune.backends.rabbitmq.topology import Binding, Topology
+from rune.backends.rabbitmq.topology import Binding, Queue, Topology
 from rune.backends.rabbitmq.wire import Method
 
 __all__ = ["DURABLE", "EXCLUSIVE", "PASSIVE", "Declarer"]
@@ -34,6 +34,13 @@ class Declarer:
             await declaration.ensure(Method.QUEUE_DECLARE, queue.name, DURABLE, queue.arguments)
         for binding in self._topology.bindings:
             await declaration.bind(binding)
+        declaration.close()
+
+    async def add(self, connection: Connection, queue: Queue, binding: Binding) -> None:
+        """Declare a queue besides, for messages that have nowhere else to go."""
+        declaration = _Declaration(connection, self._warn)
+        await declaration.ensure(Method.QUEUE_DECLARE, queue.name, DURABLE, queue.arguments)
+        await declaration.bind(binding)
         declaration.close()
 
     def _warn(self, name: str, text: str) -> None:

@@ -57,6 +57,11 @@ class Link:
         await self._connect()
         self._keeper = _supervised(self._keep())
 
+    @property
+    def up(self) -> bool:
+        """Whether there is a connection."""
+        return self._connection is not None and not self._connection.closed.done()
+
     async def connection(self) -> Connection:
         """An open connection, as soon as there is one."""
         while self._connection is None or self._connection.closed.done():

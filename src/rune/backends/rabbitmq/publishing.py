@@ -50,6 +50,8 @@ class Publisher:
         self._sent: dict[int, tuple[Message, _Receipt]] = {}
         """By the tag that confirms them, in order."""
         self._tag = self._oldest = 1
+        self.published = 0
+        """How many messages we were given."""
         self._closed = False
         self._channel: Channel | None = None
         self._lane = Lane(link, self._opened, self._lost)
@@ -60,6 +62,7 @@ class Publisher:
             return
         if self._closed:
             raise InfrastructureError(_CLOSED)
+        self.published += len(messages)
         receipt = _Receipt(len(messages))
         self._waiting.extend((message, receipt) for message in messages)
         self._pump()
@@ -71,6 +74,11 @@ class Publisher:
         self._channel = None
         self._closed = True
         self._fail(InfrastructureError(_CLOSED), [*self._sent.values(), *self._waiting])
+
+    @property
+    def unconfirmed(self) -> int:
+        """Messages that the broker has yet to confirm, or to be sent."""
+        return len(self._sent) + len(self._waiting)
 
     def _pump(self) -> None:
         channel, waiting = self._channel, self._waiting
@@ -151,6 +159,10 @@ class Sender:
 
     def send(self, message: Message) -> None:
         """Send it, if not now then later."""
+        channel = self._channel
+        if channel is not None and not self._waiting and channel.writable:
+            channel.publish(message)
+            return
         if len(self._waiting) == self._waiting.maxlen and not self._dropping:
             self._dropping = True
             _log.warning("RabbitMQ is away for too long: the oldest statuses are dropped")

@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from rune.core.ids import EVERYBODY, POOL
+
 __all__ = [
     "COMPLETION",
     "CONTROL",
@@ -27,6 +29,7 @@ __all__ = [
     "User",
     "delay_exchange",
     "describe",
+    "describe_pool",
     "pool_queue",
 ]
 
@@ -84,10 +87,10 @@ class Topology(Struct, frozen=True):
 
 
 def pool_queue(pool: str) -> str:
-    """The queue of a pool of workers; the empty name is everybody's."""
-    if not pool:
+    """The queue of a pool of workers; the empty name is everybody's, too."""
+    if pool in ("", EVERYBODY):
         return EXECUTION
-    if not re.fullmatch(r"[a-zA-Z0-9_-]+", pool) or pool in ("dead", "dlx", "retry"):
+    if not re.fullmatch(POOL, pool):
         raise ValueError(
             f"'{pool}' cannot be a pool's name: letters, digits, - and _; not dead, dlx or retry"
         )
@@ -134,6 +137,12 @@ def describe(
         ),
         users=_users(work, delays),
     )
+
+
+def describe_pool(pool: str, *, quorum: bool = False) -> tuple[Queue, Binding]:
+    """What one more pool adds to the topology."""
+    name = pool_queue(pool)
+    return _work_queue(name, quorum), Binding(EXECUTION, name, name)
 
 
 def _kind(quorum: bool) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from rune.backends.redis.connection import Connection, ConnectionLost, ReplyErro
 from rune.backends.redis.routes import Cluster, Routes, Single
 from rune.backends.redis.scripts import ALL, Script, load
 from rune.core.errors import InfrastructureError
+from rune.core.histogram import Histogram
 
 __all__ = ["Client", "Trouble"]
 
@@ -26,6 +27,7 @@ _LATER = frozenset(
     ("BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN")
 )
 """What a server says that will be able to serve us later, or whose successor will."""
+_DURATIONS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 
 Argument = str | bytes | int | float
 Command = tuple[Argument, ...]
@@ -39,6 +41,8 @@ class Client:
     def __init__(self, address: Address, patience: float | None = None) -> None:
         self.up = asyncio.Event()
         """Set while Redis answers."""
+        self.durations = Histogram(_DURATIONS)
+        """Seconds from each call to its reply."""
         self._address = address
         self._patience = patience
         self._routes: Routes = Cluster(address) if address.kind == "cluster" else Single(address)
@@ -55,14 +59,21 @@ class Client:
 
     async def call(self, key: str, *command: Argument) -> Any:
         """The reply to a command on `key`, however long it takes, or for as long as patience lasts."""
+        since = time.perf_counter()
         connection = self._routes.ready(key)
-        if connection is None:
-            return await self._insist(key, command)
-        try:
-            reply = await connection.send(*command)
-        except ConnectionLost as error:
-            return await self._insist(key, command, error)
-        return reply if not isinstance(reply, ReplyError) else await self._insist(key, command, reply)
+        problem: Exception | None = None
+        reply = None
+        if connection is not None:
+            try:
+                reply = await connection.send(*command)
+            except ConnectionLost as error:
+                problem = error
+        if isinstance(reply, ReplyError):
+            problem = reply
+        if connection is None or problem is not None:
+            reply = await self._insist(key, command, problem)
+        self.durations.add(time.perf_counter() - since)
+        return reply
 
     async def script(self, script: Script, keys: tuple[str, ...], *arguments: Argument) -> Any:
         """The answer of a script; `keys` are all in one slot."""

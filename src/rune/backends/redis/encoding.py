@@ -25,6 +25,7 @@ from rune.core.ports import (
     Progress,
     Record,
     Rule,
+    Seed,
     Settle,
     Skip,
     Timer,
@@ -32,7 +33,7 @@ from rune.core.ports import (
 )
 from rune.core.rows import Fold
 
-__all__ = ["decode_answer", "decode_folds", "decode_lease", "encode_commits", "pack"]
+__all__ = ["decode_answer", "decode_folds", "decode_lease", "encode_commits", "encode_seeds", "pack"]
 
 Folds = tuple[tuple[float | int, int, float | int, float | int], ...]
 _EXACT = 1 << 53
@@ -46,7 +47,12 @@ pack = msgspec.msgpack.Encoder().encode
 
 def encode_commits(commits: Sequence[Commit]) -> bytes:
     """What `apply.lua` reads."""
-    return pack([(c.step, c.place, [_operation(op) for op in c.operations]) for c in commits])
+    return pack([(c.step, c.place, [_operation(op) for op in c.operations], c.started_at) for c in commits])
+
+
+def encode_seeds(seeds: Sequence[Seed]) -> bytes:
+    """What `seed.lua` reads."""
+    return pack([(seed.step, seed.place, _opaque(seed.outcome)) for seed in seeds])
 
 
 def _operation(op: Operation) -> tuple[Any, ...]:
@@ -151,8 +157,8 @@ def decode_answer(reply: Any) -> Answer:
 
 
 def _ending(value: Any) -> Ending:
-    status, at, error, reason, contexts = value
-    return Ending(status.decode(), float(at), contexts, error, reason.decode())
+    status, at, error, reason, contexts, started_at = value
+    return Ending(status.decode(), float(at), contexts, error, reason.decode(), float(started_at or 0))
 
 
 def decode_lease(reply: Any) -> Lease:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CHANNEL", "CLAIMED", "DUE", "ENDED", "ENDINGS", "EPOCH", "LIVE", "PAUSED", "of"]
+__all__ = ["CHANNEL", "CLAIMED", "DUE", "ENDED", "ENDINGS", "EPOCH", "LIVE", "MEMBERS", "PAUSED", "of"]
 
 DUE = "{rune}:due"
 CLAIMED = "{rune}:claimed"
@@ -12,6 +12,7 @@ LIVE = "{rune}:live"
 PAUSED = "{rune}:paused"
 ENDED = "{rune}:ended"
 ENDINGS = "{rune}:endings"
+MEMBERS = "{rune}:members"
 
 
 def of(execution: str, key: str = "x") -> str:

@@ -91,18 +91,27 @@ class Registry:
     # --- lists ---------------------------------------------------------------------------------------------
 
     async def late(self, execution: str) -> None:
-        """We listed an execution that turns out to be buried."""
+        """We listed an execution that is buried; whoever buried it may not have lived to delist it."""
         self._met.pop(execution, None)
-        await self._client.call(LIVE, "ZREM", LIVE, execution)
+        await asyncio.gather(
+            self._client.call(LIVE, "ZREM", LIVE, execution),
+            self._client.call(PAUSED, "SREM", PAUSED, execution),
+        )
 
     async def ended(self, execution: str) -> None:
         """Note that an execution is buried."""
         self._met.pop(execution, None)
         await self._client.script(load("delist"), (LIVE, PAUSED, ENDED, ENDINGS), execution, _LATELY)
 
-    async def pause(self, execution: str, paused: bool) -> None:
-        """Note whether an execution is paused."""
-        await self._client.call(PAUSED, "SADD" if paused else "SREM", PAUSED, execution)
+    async def note_pause(self, execution: str) -> None:
+        """Have the list of paused executions say what is true of one, whoever else changes that meanwhile."""
+        noted = None
+        while noted is not (paused := await self._is_paused(execution)):
+            await self._client.call(PAUSED, "SADD" if paused else "SREM", PAUSED, execution)
+            noted = paused
+
+    async def _is_paused(self, execution: str) -> bool:
+        return bool(await self._client.call(of(execution), "HEXISTS", of(execution), "paused"))
 
     async def news(self) -> tuple[frozenset[str], frozenset[str]]:
         """See `State.news`."""

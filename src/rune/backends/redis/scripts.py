@@ -65,13 +65,18 @@ ALL = (
     "discharge",
     "enlist",
     "give_back",
+    "holding",
     "index",
     "lease",
+    "missing",
     "park",
     "pause",
     "put",
     "renew",
+    "rouse",
+    "seed",
     "sweep",
     "take",
+    "unfilled",
 )
 """Loaded whenever a connection is made."""

@@ -9,12 +9,23 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rune.backends.redis.client import Client
-from rune.backends.redis.encoding import decode_answer, decode_folds, decode_lease, encode_commits, pack
+from rune.backends.redis.encoding import (
+    decode_answer,
+    decode_folds,
+    decode_lease,
+    encode_commits,
+    encode_seeds,
+    pack,
+)
 from rune.backends.redis.keys import of
+from rune.backends.redis.looking import Looking
+from rune.backends.redis.members import Members
 from rune.backends.redis.registry import Registry
 from rune.backends.redis.scripts import load
 from rune.backends.redis.timers import Timers
-from rune.core.ports import Answer, Arrival, BarrierView, Commit, Lease, MergeView, Place, Timer
+from rune.core.histogram import Histogram
+from rune.core.holding import Holding, Standing
+from rune.core.ports import Answer, Arrival, BarrierView, Commit, Lease, MergeView, Place, Seed, Timer
 
 __all__ = ["RedisState"]
 
@@ -33,6 +44,8 @@ class RedisState:
         self._clock = clock
         self._registry = Registry(client, clock)
         self._timers = Timers(client, clock)
+        self._looking = Looking(client, clock)
+        self.members = Members(client, clock)
         client.probe = self._registry.check
         self._holder = secrets.token_hex(8)
         self._calls = itertools.count()
@@ -48,6 +61,11 @@ class RedisState:
     def up(self) -> asyncio.Event:
         """Set while Redis answers; calls made while it does not wait for it."""
         return self._client.up
+
+    @property
+    def durations(self) -> Histogram:
+        """Seconds that calls of Redis took."""
+        return self._client.durations
 
     async def ready(self) -> None:
         """Return when Redis answers."""
@@ -91,6 +109,12 @@ class RedisState:
     async def _sweep(self, execution: str) -> None:
         while await self._client.script(load("sweep"), (of(execution),), _SWEEP):
             pass
+
+    async def seed(self, execution: str, seeds: Sequence[Seed]) -> None:
+        script, now, packed = load("seed"), repr(self._clock()), encode_seeds(seeds)
+        await self._ask(
+            execution, lambda met: self._client.script(script, (of(execution),), now, met, packed)
+        )
 
     async def lease(
         self, execution: str, steps: Sequence[tuple[str, Place]], attempt: int, until: float
@@ -179,23 +203,28 @@ class RedisState:
 
     async def pause(self, execution: str) -> bool:
         paused = await self._client.script(load("pause"), (of(execution),), "pause")
-        if paused:
-            await self._registry.pause(execution, True)
+        await self._registry.note_pause(execution)
         return bool(paused)
 
     async def unpause(self, execution: str) -> list[bytes]:
         parked: list[bytes] = await self._client.script(load("pause"), (of(execution),), "go on")
-        await self._registry.pause(execution, False)
+        await self._registry.note_pause(execution)
         return parked
 
     async def unparked(self, execution: str) -> None:
-        await self._client.call(of(execution, "parked"), "UNLINK", of(execution, "parked"))
+        await self._client.call(of(execution, "unparked"), "UNLINK", of(execution, "unparked"))
 
     async def news(self) -> tuple[frozenset[str], frozenset[str]]:
         return await self._registry.news()
 
     async def live(self) -> list[str]:
         return await self._registry.live()
+
+    async def standings(self, executions: Sequence[str]) -> dict[str, Standing]:
+        return await self._looking.standings(executions)
+
+    async def holding(self, execution: str, limit: int) -> Holding | None:
+        return await self._looking.holding(execution, limit)
 
     # --- timers --------------------------------------------------------------------------------------------
 
@@ -207,6 +236,12 @@ class RedisState:
 
     async def release(self, execution: str, timer: str) -> Timer | None:
         return await self._timers.release(execution, timer)
+
+    async def wake(self, execution: str, timer: str, task: bytes, due: float) -> bool:
+        return await self._timers.wake(execution, timer, task, due)
+
+    async def timers(self, limit: int) -> list[Timer]:
+        return await self._looking.timers(limit)
 
     async def next_due(self) -> float | None:
         return await self._timers.next_due()

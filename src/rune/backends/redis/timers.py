@@ -53,6 +53,23 @@ class Timers:
         for start in range(0, len(changes), _BATCH):
             flat = itertools.chain.from_iterable(changes[start : start + _BATCH])
             await self._client.script(load("index"), (DUE, CLAIMED), CHANNEL, *flat)
+        await self._recheck([name for name, what, _ in changes if what in ("due", "claimed")])
+
+    async def _recheck(self, names: Sequence[str]) -> None:
+        """Take out again what was disarmed before it was in the index, where nobody else would find it.
+
+        Whoever disarms a timer later than this looks takes it out after we put it in.
+        """
+        of_execution = _by_execution(names)
+        missing = await asyncio.gather(
+            *(
+                self._client.script(load("missing"), (of(execution),), pack(ids))
+                for execution, ids in of_execution.items()
+            )
+        )
+        for execution, ids in zip(of_execution, missing, strict=True):
+            if ids:
+                await self.forget(execution, ids)
 
     # --- claiming ------------------------------------------------------------------------------------------
 
@@ -86,7 +103,7 @@ class Timers:
             for id, (what, *rest) in zip(ids, reply, strict=True):
                 name = _name(execution, id)
                 if what == b"taken":
-                    taken[name] = Timer(id, until, rest[1], bool(rest[0]), execution)
+                    taken[name] = Timer(id, until, rest[1], bool(rest[0]), execution, float(rest[2]))
                 elif what == b"gone":
                     changes.append((name, "done", repr(float(until))))
                 else:
@@ -122,6 +139,14 @@ class Timers:
                 at = due if claimed == b"-" else claimed
                 return Timer(id, None if at == b"-" else float(at), task, sleeping, execution)
         return None
+
+    async def wake(self, execution: str, id: str, task: bytes, due: float) -> bool:
+        """See `State.wake`."""
+        woken, changes = await self._client.script(
+            load("rouse"), (of(execution),), id, repr(float(due)), task
+        )
+        await self.follow(execution, changes)
+        return bool(woken)
 
     # --- waiting -------------------------------------------------------------------------------------------
 

@@ -48,6 +48,8 @@ class SqliteState:
         self._rows = SqliteRows(database.connection, self._timers)
         self._ledger = Ledger(self._rows, clock)
         self._looking = Looking(database.connection)
+        self._leaving: dict[str, int] = {}
+        """The last parked Task of each execution that goes on, until they have been published."""
         database.join(self._rows)
 
     async def restore(self) -> None:
@@ -212,13 +214,19 @@ class SqliteState:
         row.paused = False
         self._rows.save_execution(row)
         found = self._connection.execute(
-            "SELECT task FROM parked WHERE execution = ? ORDER BY rowid", (execution,)
-        )
-        return [task for (task,) in found]
+            "SELECT rowid, task FROM parked WHERE execution = ? ORDER BY rowid", (execution,)
+        ).fetchall()
+        if found:
+            self._leaving[execution] = found[-1][0]
+        return [task for _, task in found]
 
     async def unparked(self, execution: str) -> None:
+        # What is parked when it is paused again before these are published has a higher number.
+        last = self._leaving.pop(execution, 0)
         await self._database.run(
-            lambda: self._connection.execute("DELETE FROM parked WHERE execution = ?", (execution,))
+            lambda: self._connection.execute(
+                "DELETE FROM parked WHERE execution = ? AND rowid <= ?", (execution, last)
+            )
         )
 
     async def news(self) -> tuple[frozenset[str], frozenset[str]]:

@@ -224,7 +224,9 @@ class _Compiler:
     ) -> None:
         type = self._registry.get(type_name)
         if type is None:
-            raise LookupError(f"there is no node type {type_name}")
+            message = f"this process knows no node type {type_name}, so that it cannot run playbooks"
+            self._problems.error("E040", message, ())
+            return
         parameters = Parameters(type, fields, {}, [], DIALECT)
         parameters.names = parameters.names.union(read, ("$json", "$~workload"))
         self._nodes.append(

@@ -4,8 +4,8 @@
 --
 -- KEYS[1]  exec:{<execution>}:x, and by it all the execution's keys
 -- ARGV[1]  the time   ARGV[2]  "new" if the execution may be unknown
--- ARGV[3]  msgpack: a list of {step, place, operations}; place is a list of {barrier, item}; an operation is
---          {name, …} with the fields that the function of its name below unpacks
+-- ARGV[3]  msgpack: a list of {step, place, operations, when the execution started}; place is a list of {barrier, item};
+--          an operation is {name, …} with the fields that the function of its name below unpacks
 -- answer   "unknown" if there is no such execution, "buried" if it is; else
 --          {answers, timers for the due index, 1 if there is something to sweep}; an answer is 0, or a flat
 --          list of names and values
@@ -93,9 +93,13 @@ local function postponed(timer, idle, since, answer)
   if not idle then
     return false
   end
-  local due = math.max(execution.touched, since) + idle
-  if resting(now) then
-    due = now + idle
+  local quiet = math.max(execution.touched, since)
+  local due, rests = quiet + idle, resting(now)
+  if rests == math.huge then
+    -- Nobody knows when it wakes: it is looked at ever more rarely.
+    due = now + math.max(idle, now - quiet)
+  elseif rests then
+    due = rests + idle
   end
   if due <= now then
     return false
@@ -130,7 +134,7 @@ end
 
 operations['end'] = function(commit, op, answer)
   local status, error, reason, context = op[2], op[3], op[4], op[5]
-  end_execution(commit[1], 'context', status, error, reason, context, answer)
+  end_execution(commit, 'context', status, error, reason, context, answer)
 end
 
 -- --- commits ---

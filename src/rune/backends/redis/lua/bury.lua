@@ -31,7 +31,11 @@ local ids = call('SRANDMEMBER', prefix .. 'disarmed', limit)
 if #ids > 0 then
   return ids
 end
-if not (forget_opened('', limit) and sweep(limit)) then
+for _, id in ipairs(call('SRANDMEMBER', prefix .. 'sown', limit)) do
+  call('SADD', prefix .. 'g', id)
+  call('SREM', prefix .. 'sown', id)
+end
+if not (forget_opened('', limit) and sweep(limit)) or call('EXISTS', prefix .. 'sown') == 1 then
   return {}
 end
 
@@ -39,7 +43,8 @@ local keep, kept = cmsgpack.unpack(ARGV[3]), {}
 for _, hash in ipairs(keep) do
   kept[hash] = call('HGET', prefix .. 'v', hash)
 end
-call('UNLINK', prefix .. 'v', prefix .. 's:', prefix .. 'e:', prefix .. 'leases', prefix .. 'leased', prefix .. 'parked')
+call('UNLINK', prefix .. 'v', prefix .. 's:', prefix .. 'e:', prefix .. 'leases', prefix .. 'leased',
+  prefix .. 'parked', prefix .. 'unparked')
 call('DEL', X)
 call('HSET', X, 'buried', 1)
 call('PEXPIRE', X, ARGV[1])

@@ -81,10 +81,12 @@ local function fill_slot(commit, error, ends, answer)
 end
 
 -- End the execution: `how` is where its contexts are, "ends" or "context".
-local function end_execution(step, how, status, error, reason, context, answer)
+local function end_execution(commit, how, status, error, reason, context, answer)
+  local step, started = commit[1], exact(commit[4])
   execution.ended, execution.closer = how, step
   call('HDEL', X, 'error', 'context')
-  call('HSET', X, 'ended', how, 'closer', step, 'status', status, 'at', ARGV[1], 'reason', reason)
+  call('HSET', X, 'ended', how, 'closer', step, 'status', status, 'at', ARGV[1], 'reason', reason,
+    'started', started)
   call('HSETNX', X, 'since', ARGV[1])
   if error then
     call('HSET', X, 'error', error)
@@ -102,7 +104,7 @@ local function end_scope(commit, error, finish, answer)
     if finish then
       call('HSET', prefix .. 'e:', step, finish)
     end
-    end_execution(step, 'ends', 'completed', nil, '', nil, answer)
+    end_execution(commit, 'ends', 'completed', nil, '', nil, answer)
     return
   end
   local ends = scope(key) and ends_of(key) or {}

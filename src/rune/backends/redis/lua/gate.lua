@@ -39,7 +39,7 @@ end
 
 -- The ending as it was told first, for whoever has to tell it.
 local function ending()
-  local f = call('HMGET', X, 'status', 'at', 'error', 'reason', 'context')
+  local f = call('HMGET', X, 'status', 'at', 'error', 'reason', 'context', 'started')
   local contexts = {}
   if execution.ended == 'ends' then
     for i, row in ipairs(ends_of('')) do
@@ -48,7 +48,7 @@ local function ending()
   elseif f[5] then
     contexts[1] = f[5]
   end
-  return { f[1], f[2], f[3], f[4], contexts }
+  return { f[1], f[2], f[3], f[4], contexts, f[6] }
 end
 
 -- Why nothing may be done here any more, with the old answer for whoever closed something; nil lets pass.

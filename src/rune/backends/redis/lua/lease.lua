@@ -24,6 +24,7 @@ local function lease(step, place)
   local key = scope_key(place)
   local known = step_row(key, step)
   if known.record then
+    own(place)
     return { 'record', known.record }
   end
   if known.spent >= tonumber(ARGV[3]) then

@@ -5,7 +5,7 @@
 -- execution are in one slot. Below the prefix exec:{<execution>}: there are
 --
 --   x            hash    the execution: since, touched, paused; then ended, closer, status, at, error, reason,
---                        context; then burying; at last only buried, which goes by its TTL
+--                        context, started; then burying; at last only buried, which goes by its TTL
 --   s:<scope>    hash    a scope: live, error; of its steps t:<step> (has settled), r: (record), f: (fence),
 --                        l: (leased until), h: (lease holder), p: (attempts spent). The root's name is empty
 --   e:<scope>    hash    what branches left that ended in the scope, by step
@@ -16,8 +16,9 @@
 --   timers, sleepers     hash  timers by id, those in which a branch rests apart: "<due> <claimed until> <task>"
 --   disarmed     set     timers that are no more, but may still stand in the due index
 --   leases       zset    leased steps by the time their lease ends       leased  hash  the scopes of these steps
---   g            set     barriers whose left-behind items are still to be swept
+--   g            set     barriers whose left-behind items are still to be swept    sown  set  those with seeded items
 --   v            hash    stored values by hash                           parked  hash  parked Tasks by step
+--   unparked     hash    those that are being published, since the execution goes on
 --
 -- A scope that ends is a bounded number of keys to unlink, whatever is in them.
 
@@ -155,6 +156,8 @@ local function sweep(limit)
     for _, item in ipairs(items) do
       forget_scope(id, item)
       call('SREM', prefix .. 'o:' .. id, item)
+      -- Seeds of an item that was never met.
+      call('UNLINK', prefix .. 's:' .. id .. '.' .. item)
     end
     if #items < limit then
       call('SREM', prefix .. 'g', id)

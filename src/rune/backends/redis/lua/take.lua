@@ -4,7 +4,8 @@
 --
 -- KEYS[1]  exec:{<execution>}:x, and by it the timers' keys
 -- ARGV[1]  the time   ARGV[2]  until when they are claimed   ARGV[3]  msgpack: a list of ids
--- answer   for each {"taken", sleeping, task}, or what is true instead: {"due", time}, {"claimed", until}, {"gone"}
+-- answer   for each {"taken", sleeping, task, when it was due}, or what is true instead: {"due", time},
+--          {"claimed", until}, {"gone"}
 --
 -- May be repeated: a claim has an end, at which the timer is found again.
 
@@ -20,7 +21,7 @@ for i, id in ipairs(cmsgpack.unpack(ARGV[3])) do
   else
     timer.claimed = ARGV[2]
     save_timer(id, timer)
-    answers[i] = { 'taken', timer.sleeping and 1 or 0, timer.task }
+    answers[i] = { 'taken', timer.sleeping and 1 or 0, timer.task, timer.due }
   end
 end
 return answers

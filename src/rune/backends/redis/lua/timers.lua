@@ -60,24 +60,30 @@ local function disarm(id)
   end
 end
 
--- Whether a branch of the execution sleeps in a timer or runs under a lease.
+-- Until when a branch of the execution sleeps in a timer, infinity if nobody knows: of many, some are asked. It is `now`
+-- if one only runs under a lease; nil if none does either.
 local function resting(now)
-  if call('EXISTS', prefix .. 'sleepers') == 1 then
-    return true
+  local texts, rests = call('HRANDFIELD', prefix .. 'sleepers', 100, 'WITHVALUES'), now
+  for i = 2, #texts, 2 do
+    local due, claimed = string.match(texts[i], '^(%S+) (%S+) ')
+    rests = math.max(rests, tonumber(claimed) or tonumber(due) or math.huge)
+  end
+  if #texts > 0 then
+    return rests
   end
   for _ = 1, 100 do
     local step = call('ZREVRANGEBYSCORE', prefix .. 'leases', '+inf', '(' .. exact(now), 'LIMIT', 0, 1)[1]
     if not step then
-      return false
+      return nil
     end
     local key = call('HGET', prefix .. 'leased', step)
     if key and call('HEXISTS', prefix .. 's:' .. key, 'f:' .. step) == 1 then
-      return true
+      return now
     end
     -- Its scope has ended, and took the step along.
     call('ZREM', prefix .. 'leases', step)
     call('HDEL', prefix .. 'leased', step)
   end
   -- More of them than one call should clear away: the next one goes on.
-  return true
+  return now
 end
