@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
@@ -117,7 +118,8 @@ class NodeCounts(Struct, frozen=True, kw_only=True):
 _ALL = """id, workflow_id, workflow_version, definition_hash, name, status, trigger, input, priority,
     created_at, started_at, ended_at, duration_ms, error, reason, result, result_refs, parent, root, labels,
     created_by, seq"""
-_LISTED = _ALL.replace(" result,", " NULL AS result,").replace(" result_refs,", " NULL AS result_refs,")
+_LISTED = re.sub(r" (input|result|result_refs),", r" NULL AS \1,", _ALL)
+"""Without what may be large."""
 _INSERT = """INSERT INTO history_execution (id, workflow_id, workflow_version, definition_hash, name, status,
     trigger, input, priority, created_at, parent, root, labels, created_by)
     VALUES ($1, $2, $3, $4, $5, 'pending', $6, $7, $8, $9, $10, $11, $12, $13)"""
@@ -213,7 +215,6 @@ class Executions:
 
     async def latest(self, each: int = 100) -> Sequence[Execution]:
         """The newest, those that run, and those that have just ended; without inputs and results."""
-        columns = _LISTED.replace(" input,", " NULL AS input,")
         parts = (
             ("TRUE", "created_at DESC, id DESC"),
             ("ended_at IS NULL", "created_at DESC, id DESC"),
@@ -221,7 +222,7 @@ class Executions:
         )
         found: dict[str, Execution] = {}
         for condition, order in parts:
-            sql = f"SELECT {columns} FROM history_execution WHERE {condition} ORDER BY {order} LIMIT $1"
+            sql = f"SELECT {_LISTED} FROM history_execution WHERE {condition} ORDER BY {order} LIMIT $1"
             found |= {row["id"]: _execution(row) for row in await self._database.fetch(sql, each)}
         return list(found.values())
 

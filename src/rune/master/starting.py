@@ -1,0 +1,136 @@
+"""Starting executions: stored first, then started, so that none is lost between the two."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+from msgspec import Raw
+
+from rune.core.errors import ConflictError, InfrastructureError, RuneError
+from rune.core.workflow import Workflow
+from rune.history import History
+from rune.history.asking import Conditions
+from rune.history.executions import Execution, NewExecution
+from rune.master.metrics import Metrics
+from rune.master.runtime import Runtime, Seeds
+
+__all__ = ["NOTHING", "Starter"]
+
+NOTHING = Raw(b"{}")
+"""The input of an execution that was given none."""
+
+_MARK = 1.0
+"""Seconds between two looks for executions that were started and are still marked as pending."""
+_MANY = 500
+_TOGETHER = 100
+"""Executions that one transaction stores at most."""
+
+
+class Starter:
+    """Starts what is asked for; to ask again under the same id is to ask once."""
+
+    def __init__(self, history: History, runtime: Runtime, metrics: Metrics) -> None:
+        self._database = history.database
+        self._executions = history.executions
+        self._runtime = runtime
+        self._metrics = metrics
+        self._coming: list[tuple[NewExecution, asyncio.Future[Execution]]] = []
+        self._storing: asyncio.Task[None] | None = None
+        self._launched: list[str] = []
+        self.also: Callable[[Workflow, str], Awaitable[Mapping[str, Raw]]] | None = None
+        """What else an execution is given to start with."""
+
+    async def start(self, flow: Workflow, new: NewExecution, seeds: Seeds = ()) -> Execution:
+        """Store an execution and start it."""
+        try:
+            execution = await self._stored(new)
+        except ConflictError:
+            known = await self._executions.get(new.id)
+            if known is None:
+                raise
+            if known.status != "pending":
+                # A try before this one came further.
+                return known
+            execution = known
+        await self.launch(flow, execution, seeds)
+        self._metrics.started.labels(execution.trigger).inc()
+        return execution
+
+    async def launch(self, flow: Workflow, execution: Execution, seeds: Seeds = ()) -> None:
+        """Start an execution that is stored."""
+        root = execution.root if execution.root != execution.id else ""
+        also = await self.also(flow, execution.id) if self.also else {}
+        await self._runtime.start(
+            flow,
+            execution.id,
+            {"$trigger": execution.input or NOTHING, **also},
+            priority=execution.priority,
+            root=root,
+            seeds=seeds,
+        )
+        self._launched.append(execution.id)
+
+    async def _stored(self, new: NewExecution) -> Execution:
+        """Store an execution, together with all others that come while some are being stored.
+
+        So they share a transaction, and the row of the definition that they often have in common.
+        """
+        future: asyncio.Future[Execution] = asyncio.get_running_loop().create_future()
+        self._coming.append((new, future))
+        if self._storing is None:
+            self._storing = asyncio.create_task(self._store())
+        return await future
+
+    async def _store(self) -> None:
+        some: list[tuple[NewExecution, asyncio.Future[Execution]]] = []
+        try:
+            while self._coming:
+                some, self._coming = self._coming[:_TOGETHER], self._coming[_TOGETHER:]
+                if not await self._store_together(some):
+                    # One of them is the trouble, or all: each finds out by itself.
+                    for each in some:
+                        await self._store_together([each])
+        finally:
+            self._storing = None
+            # Nobody is left waiting, whatever has happened.
+            left, self._coming = self._coming, []
+            for _, future in (*some, *left):
+                future.cancel()
+
+    async def _store_together(self, some: list[tuple[NewExecution, asyncio.Future[Execution]]]) -> bool:
+        try:
+            made = await self._executions.create_all([new for new, _ in some])
+        except RuneError as error:
+            if len(some) > 1 and not isinstance(error, InfrastructureError):
+                return False
+            for _, future in some:
+                if not future.done():
+                    # Each its own, for each caller adds its own traceback.
+                    future.set_exception(type(error)(*error.args))
+            return True
+        for (_, future), execution in zip(some, made, strict=True):
+            # Whoever asked may have gone; then it is started later, as what was stored and never started.
+            if not future.done():
+                future.set_result(execution)
+        return True
+
+    async def mark(self) -> None:
+        """Mark what was started as running, unless its first step has been recorded and did so.
+
+        Done some time later and for many at once, it hardly ever has anything to do: the recorder is not kept
+        from its work by changes to the rows that it is about to change.
+        """
+        while True:
+            await asyncio.sleep(_MARK)
+            launched, self._launched = self._launched, []
+            for start in range(0, len(launched), _MANY):
+                for id in await self._pending(launched[start : start + _MANY]):
+                    await self._executions.set_status(id, "running", ("pending",))
+
+    async def _pending(self, executions: list[str]) -> list[str]:
+        where = Conditions()
+        where.one_of("id", executions)
+        where.add("status = 'pending'")
+        rows = await self._database.fetch(f"SELECT id FROM history_execution WHERE {where}", *where.args)
+        return [row["id"] for row in rows]

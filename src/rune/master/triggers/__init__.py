@@ -1,0 +1,1 @@
+"""What starts executions, and what wakes them: schedules, webhooks and resume links."""
