@@ -19,11 +19,15 @@ $(DEV): requirements/dev.lock pyproject.toml
 
 .PHONY: help
 help: ## list these words
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: $(RUNTIME) ## set up and run the example: for every user, for every order
 	@$(BIN)/rune run examples/orders.json
+
+.PHONY: dev
+dev: $(DEV) ## set up and serve the API with a worker and a scheduler, on one file
+	@$(BIN)/rune dev
 
 .PHONY: test
 test: $(DEV) ## set up and run every test (PYTEST_ARGS=… to choose)
@@ -43,8 +47,12 @@ fix: $(DEV) ## repair what the linter and the formatter can
 	$(BIN)/ruff format
 
 .PHONY: bench
-bench: $(RUNTIME) ## measure the speed of this machine's Rune
+bench: $(DEV) ## measure the speed of this machine's Rune
 	@$(BIN)/python -m benchmarks
+
+.PHONY: bench-distributed
+bench-distributed: $(DEV) ## measure it on RabbitMQ and Redis, beside a bare client
+	@$(BIN)/python -m benchmarks.distributed
 
 .PHONY: cover
 cover: $(DEV) ## run every test and show the lines none of them reached
@@ -61,6 +69,10 @@ docs: $(DEV) ## write the generated pages of the reference and the demo's pictur
 .PHONY: sim
 sim: $(DEV) ## random workflows against the reference interpreter, for a long time
 	RUNE_SIM_EXAMPLES=$${RUNE_SIM_EXAMPLES:-2000} $(BIN)/python -m pytest $(PYTEST_ARGS) --timeout 3600 tests/conformance/test_reference.py
+
+.PHONY: chaos
+chaos: $(DEV) ## the whole conformance suite and all faults on real servers, for an hour or so
+	RUNE_CHAOS=1 RUNE_SIM_EXAMPLES=$${RUNE_SIM_EXAMPLES:-500} $(BIN)/python -m pytest $(PYTEST_ARGS) --timeout 3600 tests/conformance tests/distributed
 
 .PHONY: lock
 lock: $(DEV) ## resolve the dependencies again (LOCK_ARGS=--upgrade for the newest)

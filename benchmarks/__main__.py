@@ -10,7 +10,10 @@ from benchmarks.execution import measured
 from benchmarks.expressions import TYPICAL, microseconds
 from benchmarks.machine import sqlite_messages
 from benchmarks.measures import Measure, Table, ratio
+from benchmarks.recording import measure_recording
+from benchmarks.serving import measure_serving
 from benchmarks.startup import start_times
+from benchmarks.viewers import measure_viewers
 from rune import __version__
 
 _CHAIN = 1_000
@@ -50,8 +53,13 @@ def main() -> None:
     peak = max(large["megabytes"] for large in larges)
     table.add(Measure("  its peak memory", peak, "MB", at_most=400))
 
+    measure_serving()
+
     table = Table("Expressions, once compiled")
     table.add(Measure(TYPICAL, microseconds(), "µs", at_most=3))
+
+    measure_recording()
+    measure_viewers()
 
 
 def _median(runs: list[dict[str, float]], what: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
@@ -31,7 +32,7 @@ def nodes_page() -> str:
         "What each type takes and where it leads; `rune nodes TYPE` shows the same, of your own types too.\n"
         "A parameter is a value, or a template that gives one: `$fetch.body`, `{{ $item.price * 2 }}`;\n"
         "where its type is *an expression*, it needs no braces. Every node may also have\n"
-        "`error`, `retry` and `credentials`.\n\n"
+        "`error`, `retry`, `credentials` and `pool`.\n\n"
         f"{index}\n"
     )
     return "\n".join([head, *map(_node, types)])
@@ -122,7 +123,19 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-PAGES = {"nodes.md": nodes_page, "expressions.md": expressions_page, "settings.md": settings_page}
+def openapi_page() -> str:
+    """The description of the API."""
+    from rune.master.app import routed
+
+    return json.dumps(routed().openapi(), indent=1, ensure_ascii=False) + "\n"
+
+
+PAGES = {
+    "nodes.md": nodes_page,
+    "expressions.md": expressions_page,
+    "settings.md": settings_page,
+    "openapi.json": openapi_page,
+}
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""The backends under test: a new one is one class here and one line in `BACKENDS`."""
+"""What the engine is tested on: a new backend is one class here and one line in `INSIDE`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from rune.backends.rabbitmq import open_rabbitmq
 from rune.backends.redis import open_redis
 from rune.backends.sqlite import open_sqlite
 from rune.core.ports import Broker, State
-from tests.conformance.harness import Backend, Clock
+from tests.conformance.harness import Clock, Rig
+from tests.conformance.inside import Inside, Openable
+from tests.conformance.outside import Outside
 from tests.servers.rabbitmq import shared_rabbitmq
 from tests.servers.redis import shared_redis
 
-__all__ = ["BACKENDS", "SHARES", "Distributed", "Memory", "Redis", "Sqlite"]
+__all__ = ["BACKENDS", "FLEET", "INSIDE", "rig_inside", "rig_on"]
 
 
 class Memory:
@@ -154,12 +156,23 @@ class Distributed:
         )
 
 
-BACKENDS: dict[str, type[Backend]] = {
+INSIDE: dict[str, type[Openable]] = {
     "memory": Memory,
     "sqlite": Sqlite,
     "redis": Redis,
     "distributed": Distributed,
 }
+"""With these the engine runs in the test's own process, which may crash between any two calls of a port."""
+FLEET = "fleet"
+"""RabbitMQ, Redis, three workers and two schedulers, which nobody can look into, or stop at a line."""
+BACKENDS = (*INSIDE, FLEET)
 
-SHARES = {"distributed": 10}
-"""Of a long series of cases, such a backend tries one in so many: real servers take their time."""
+
+def rig_inside(backend: str, **manner: Any) -> Inside:
+    """A rig whose engine runs in this process."""
+    return Inside(INSIDE[backend](), **manner)
+
+
+def rig_on(backend: str, **manner: Any) -> Rig:
+    """A rig on any backend."""
+    return Outside(**manner) if backend == FLEET else rig_inside(backend, **manner)

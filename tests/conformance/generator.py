@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from hypothesis import strategies as st
 
-from tests.conformance.harness import edge, node
+from tests.conformance.flows import edge, node
 
 __all__ = ["Case", "cases", "random_case"]
 

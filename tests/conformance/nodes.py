@@ -7,13 +7,23 @@ import hashlib
 import itertools
 import json
 from collections import Counter, defaultdict
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from rune.core.errors import NodeError
 from rune.core.node import NodeType, StepContext
 from rune.core.outcome import Done, Outcome
 
-__all__ = ["TYPES", "World", "digest"]
+__all__ = ["TYPES", "Gate", "World", "digest"]
+
+
+class Gate(Protocol):
+    """Where steps wait."""
+
+    def set(self) -> None:
+        """Let them pass."""
+
+    def clear(self) -> None:
+        """Let them wait."""
 
 
 class World:
@@ -34,9 +44,32 @@ class World:
         self.entered: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self.numbers = itertools.count(1)
 
-    def gate(self, name: str) -> asyncio.Event:
+    def began(self, node: str, step: str, attempt: int, of: Any, gate: str = "") -> None:
+        """An effect begins, and will wait at a gate if one is named."""
+        self.runs[node] += 1
+        self.keys[node].append(step)
+        self.attempts[node].append(attempt)
+        self.saw[node].append(of)
+        self.inside[node] += 1
+        self.most_inside[node] = max(self.most_inside[node], self.inside[node])
+        self.entered[node].set()
+
+    def ended(self, node: str) -> None:
+        """An effect ends."""
+        self.inside[node] -= 1
+
+    def gate(self, name: str) -> Gate:
         """A gate that steps wait at until the test opens it."""
         return self.gates.setdefault(name, asyncio.Event())
+
+    async def pass_gate(self, name: str) -> None:
+        """Wait at a gate."""
+        await self.gates.setdefault(name, asyncio.Event()).wait()
+
+    def throw(self, node: str) -> int:
+        """A number that nobody else gets."""
+        self.runs[node] += 1
+        return next(self.numbers)
 
     async def close(self) -> None:
         """The world goes on."""
@@ -45,6 +78,16 @@ class World:
 def digest(value: Any) -> str:
     """A short name for a value, whatever it holds."""
     return hashlib.sha1(json.dumps(value, sort_keys=True).encode()).hexdigest()[:8]
+
+
+far: World | None = None
+"""The world of a process that is not the test's own."""
+
+
+def world_of(context: StepContext) -> World:
+    """The world that a step changes."""
+    world: World = far or context.service("world")
+    return world
 
 
 class Note(NodeType, kw_only=True):
@@ -101,22 +144,15 @@ class Effect(NodeType, kw_only=True):
     """How often to let others run first."""
 
     async def run(self, context: StepContext) -> Outcome:
-        world: World = context.service("world")
-        world.runs[context.node_id] += 1
-        world.keys[context.node_id].append(context.step)
-        world.attempts[context.node_id].append(context.attempt)
-        world.saw[context.node_id].append(self.of)
-        world.inside[context.node_id] += 1
-        inside = world.inside[context.node_id]
-        world.most_inside[context.node_id] = max(world.most_inside[context.node_id], inside)
-        world.entered[context.node_id].set()
+        world = world_of(context)
+        world.began(context.node_id, context.step, context.attempt, self.of, self.gate)
         try:
             if self.gate:
-                await world.gate(self.gate).wait()
+                await world.pass_gate(self.gate)
             for _ in range(self.steps):
                 await asyncio.sleep(0)
         finally:
-            world.inside[context.node_id] -= 1
+            world.ended(context.node_id)
         if context.attempt <= self.fails:
             raise NodeError(f"failed attempt {context.attempt}", "FLAKY")
         return Done({"done": self.of, "attempt": context.attempt})
@@ -129,9 +165,7 @@ class Dice(NodeType, kw_only=True):
     effects: ClassVar = False
 
     async def run(self, context: StepContext) -> Outcome:
-        world: World = context.service("world")
-        world.runs[context.node_id] += 1
-        return Done({"number": next(world.numbers)})
+        return Done({"number": world_of(context).throw(context.node_id)})
 
 
 class Oops(NodeType, kw_only=True):

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from rune.core.messages import Task, decode_task
+from rune.core.messages import Task
 from rune.settings import Settings
-from tests.conformance.harness import Rig, compiled, flow, node
+from tests.conformance.harness import Rig, flow, node
 
 CHAIN = flow(
     [node("a", "effect", of=1), node("w", "wait", amount=100), node("b", "effect", of=2)], "a > w > b"
@@ -62,9 +62,9 @@ async def test_cancelled_when_it_has_ended_already(rig: Rig) -> None:
     assert (await rig.finished(execution)).status == "completed"
 
 
-async def test_cancelled_twice_with_a_crash_between(rigged: Any) -> None:
+async def test_cancelled_twice_with_a_crash_between(inside: Any) -> None:
     for crash in range(1, 5):
-        async with rigged() as rig:
+        async with inside() as rig:
             execution = await rig.start(CHAIN)
             await rig.run(timers=False)
             await rig.publish(cancel(execution))
@@ -93,19 +93,6 @@ async def test_cancelled_in_a_fan_out(rigged: Any) -> None:
 # --- pause ---
 
 
-async def pause(rig: Rig, execution: str) -> None:
-    assert await rig.backend.state.pause(execution)
-    rig.engine.paused |= {execution}
-
-
-async def resume(rig: Rig, execution: str) -> None:
-    parked = await rig.backend.state.unpause(execution)
-    rig.engine.paused -= {execution}
-    for task in parked:
-        await rig.publish(decode_task(task))
-    await rig.backend.state.unparked(execution)
-
-
 async def test_paused_nothing_further_starts_until_it_is_resumed(rigged: Any) -> None:
     definition = flow(
         [
@@ -119,11 +106,11 @@ async def test_paused_nothing_further_starts_until_it_is_resumed(rigged: Any) ->
         execution = await rig.start(definition, [1, 2, 3, 4])
         await rig.handle_node("s")
         await rig.handle_node("b")
-        await pause(rig, execution)
+        await rig.pause(execution)
         await rig.run(timers=False)
         assert rig.world.runs["b"] == 1
         assert rig.backend.queue() == 0, "parked, and acknowledged"
-        await resume(rig, execution)
+        await rig.resume(execution)
         await rig.run()
         await rig.finished(execution)
         assert (await rig.context(execution))["$g"]["aggregated"] == [1, 2, 3, 4]
@@ -132,7 +119,7 @@ async def test_paused_nothing_further_starts_until_it_is_resumed(rigged: Any) ->
 
 async def test_a_paused_execution_can_be_cancelled(rig: Rig) -> None:
     execution = await rig.start(CHAIN)
-    await pause(rig, execution)
+    await rig.pause(execution)
     await rig.run(timers=False)
     await rig.publish(cancel(execution))
     await rig.run()
@@ -150,9 +137,9 @@ async def test_a_batch_is_parked_whole(rig: Rig) -> None:
     )
     execution = await rig.start(definition, list(range(25)))
     await rig.handle_node("s")
-    await pause(rig, execution)
+    await rig.pause(execution)
     await rig.run(timers=False)
-    await resume(rig, execution)
+    await rig.resume(execution)
     await rig.run()
     await rig.finished(execution)
     assert (await rig.context(execution))["$g"]["aggregated"] == list(range(25))
@@ -162,38 +149,27 @@ async def test_a_batch_is_parked_whole(rig: Rig) -> None:
 
 
 async def test_an_unknown_node_is_dead_lettered_and_fails_the_execution(rig: Rig) -> None:
-    definition = flow([node("a")])
-    await rig.publish(
-        {
-            "workflow_id": "wf",
-            "execution_id": "e1",
-            "current_node": "b",
-            "workflow_definition": definition,
-            "accumulated_context": {},
-        }
-    )
+    execution = await rig.start_at(flow([node("a")]), "b", None)
     await rig.run()
     assert len(rig.dead_letters) == 1
     assert "'b'" in rig.dead_letters[0]
-    completion = await rig.completion("e1")
+    completion = await rig.completion(execution)
     assert (completion.status, completion.error.code) == ("failed", "DEAD_LETTER")
 
 
 async def test_a_message_without_a_definition(rig: Rig) -> None:
-    await rig.publish(
-        {"workflow_id": "wf", "execution_id": "e1", "current_node": "b", "accumulated_context": {}}
-    )
+    execution = rig.name()
+    message = {"workflow_id": "wf", "execution_id": execution, "current_node": "b"}
+    await rig.publish({**message, "accumulated_context": {}})
     await rig.run()
     assert "workflow_definition" in rig.dead_letters[0]
-    assert (await rig.completion("e1")).status == "failed"
+    assert (await rig.completion(execution)).status == "failed"
 
 
 async def test_an_unknown_type_fails_the_execution(rig: Rig) -> None:
-    definition = flow([node("a", "nothing_like_it")])
-    message = {"workflow_id": "wf", "execution_id": "e1", "current_node": "a"}
-    await rig.publish(message | {"workflow_definition": definition, "accumulated_context": {}})
+    execution = await rig.start_at(flow([node("a", "nothing_like_it")]), "a", None)
     await rig.run()
-    completion = await rig.completion("e1")
+    completion = await rig.completion(execution)
     assert completion.status == "failed"
     assert "nothing_like_it" in completion.error.message
 
@@ -211,7 +187,7 @@ async def test_a_dead_letter_in_an_item_fails_the_item_only(rig: Rig) -> None:
     await rig.handle_node("s")
     await rig.fill()
     spoilt = rig.pick("b")
-    await rig.backend.broker.finish(spoilt)
+    await rig.drop(spoilt)
     await rig.publish(msgspec.structs.replace(spoilt.task, current_node="gone"))
     await rig.run()
     assert len(rig.dead_letters) == 1
@@ -223,9 +199,9 @@ async def test_a_dead_letter_in_an_item_fails_the_item_only(rig: Rig) -> None:
 
 
 async def test_an_unexpected_error_is_tried_again_then_dead_lettered(
-    rigged: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    inside: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with rigged(settings=Settings(retry_delays=(0.0, 0.0, 0.0))) as rig:
+    async with inside(settings=Settings(retry_delays=(0.0, 0.0, 0.0))) as rig:
         execution = await rig.start(flow([node("a")]))
 
         async def broken(delivery: Any) -> None:
@@ -308,14 +284,14 @@ async def test_the_step_that_kills_its_worker_fails_at_the_third_start(rig: Rig)
     assert rig.world.runs["e"] == 2
 
 
-async def test_a_recorded_outcome_is_what_the_children_see(rigged: Any) -> None:
+async def test_a_recorded_outcome_is_what_the_children_see(inside: Any) -> None:
     """A node that throws dice is run twice by a redelivery: the first throw counts."""
     definition = flow(
         [node("d", "dice"), node("a", of="$d.number"), node("b", of="$d.number")], "d > a", "d > b"
     )
     for crash in range(1, 12):
         for when in ("before", "after"):
-            async with rigged(settings=Settings(max_starts=100)) as rig:
+            async with inside(settings=Settings(max_starts=100)) as rig:
                 getattr(rig.faults, when).add(crash)
                 _, context = await rig.result(definition)
                 assert context["$a"] == context["$b"] == context["$d"]["number"]
@@ -337,9 +313,8 @@ async def test_a_long_step_gives_its_delivery_back_and_lives_on_its_lease(rigged
         await rig.fill()
         running = asyncio.ensure_future(rig.handle(rig.pick("e")))
         await rig.world.entered["e"].wait()
-        while rig.unfinished:
+        while rig.backend.queue():
             await asyncio.sleep(0.005)
-        assert rig.backend.queue() == 0
         rig.world.gate("g").set()
         await running
         await rig.run()
@@ -372,10 +347,11 @@ async def test_executions_do_not_mix(rigged: Any) -> None:
 
 async def test_starting_the_same_execution_again_is_starting_it_once(rig: Rig) -> None:
     definition = flow([node("a", "effect", of=1), node("b", "effect", of=2)])
+    same = rig.name()
     for _ in range(3):
-        await rig.engine.start(compiled(definition), "same", {})
+        await rig.start(definition, execution=same)
     await rig.run()
-    await rig.engine.start(compiled(definition), "same", {})
+    await rig.start(definition, execution=same)
     await rig.run()
-    await rig.finished("same")
+    await rig.finished(same)
     assert rig.world.runs == {"a": 1, "b": 1}

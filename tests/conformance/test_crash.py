@@ -1,13 +1,17 @@
-"""Whenever the process dies, before or after any call of a port, the next one comes to the same end."""
+"""Whenever a process dies, before or after any call of a port, the next one comes to the same end."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
-from tests.conformance.backends import BACKENDS, SHARES
-from tests.conformance.harness import GENEROUS, Rig, flow, node
+from tests.conformance.backends import FLEET, INSIDE, rig_inside, rig_on
+from tests.conformance.extent import sample, share
+from tests.conformance.harness import GENEROUS, flow, node
+from tests.conformance.inside import Inside
+from tests.conformance.outside import Outside
 
 LINEAR = flow([node("a", "effect", of=1), node("b", of="$a.done"), node("c", "dice")], "a > b > c")
 
@@ -121,17 +125,19 @@ def steady(context: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", FLOWS)
-@pytest.mark.parametrize("backend_name", BACKENDS)
-async def test_a_crash_at_any_call_changes_nothing(name: str, backend_name: str) -> None:
+@pytest.mark.parametrize("backend", INSIDE)
+async def test_a_crash_at_any_call_changes_nothing(name: str, backend: str) -> None:
     definition, input = FLOWS[name]
-    async with Rig(BACKENDS[backend_name](), settings=GENEROUS).running() as rig:
+    async with rig_inside(backend, settings=GENEROUS).running() as rig:
+        assert isinstance(rig, Inside)
         status, context = await rig.result(definition, input)
         expected = (status, steady(context))
         calls = rig.faults.calls
         effects = dict(rig.world.runs)
-    for call in range(1, calls + 1, SHARES.get(backend_name, 1)):
+    for call in range(1, calls + 1, share(backend)):
         for when in ("before", "after"):
-            async with Rig(BACKENDS[backend_name](), settings=GENEROUS).running() as rig:
+            async with rig_inside(backend, settings=GENEROUS).running() as rig:
+                assert isinstance(rig, Inside)
                 getattr(rig.faults, when).add(call)
                 status, context = await rig.result(definition, input)
                 where = f"crashed {when} call {call}: {rig.faults.names[call - 1]}"
@@ -145,14 +151,11 @@ async def test_a_crash_at_any_call_changes_nothing(name: str, backend_name: str)
 
 
 @pytest.mark.parametrize("name", FLOWS)
-@pytest.mark.parametrize("seed", range(12))
-async def test_several_crashes_among_many_at_once(
-    rigged: Any, request: pytest.FixtureRequest, name: str, seed: int
-) -> None:
-    if seed % SHARES.get(request.node.callspec.params["backend"], 1):
-        pytest.skip("one in so many is enough")
+@pytest.mark.parametrize(("backend", "seed"), sample(12, [*INSIDE]))
+async def test_several_crashes_among_many_at_once(backend: str, name: str, seed: int) -> None:
     definition, input = FLOWS[name]
-    async with rigged(settings=GENEROUS) as rig:
+    async with rig_inside(backend, settings=GENEROUS).running() as rig:
+        assert isinstance(rig, Inside)
         status, context = await rig.result(definition, input)
         expected = (status, steady(context))
         rig.seed(seed, at_once=4, duplicates=0.3)
@@ -160,3 +163,20 @@ async def test_several_crashes_among_many_at_once(
         rig.faults.before, rig.faults.after = set(calls[:2]), set(calls[2:])
         status, context = await rig.result(definition, input)
         assert (status, steady(context)) == expected
+
+
+@pytest.mark.parametrize("name", FLOWS)
+@pytest.mark.parametrize("seed", [seed for _, seed in sample(12, [FLEET])])
+async def test_workers_that_are_killed_among_others_change_nothing(name: str, seed: int) -> None:
+    """kill -9 of a real worker, with duplicates, while two others go on."""
+    definition, input = FLOWS[name]
+    async with rig_on(FLEET, settings=GENEROUS).running() as rig:
+        assert isinstance(rig, Outside)
+        status, context = await rig.result(definition, input)
+        expected = (status, steady(context))
+        rig.seed(seed, duplicates=0.3)
+        rig.doom(rig.random.randrange(1, 8), rig.random.randrange(8, 20))
+        status, context = await rig.result(definition, input)
+        assert (status, steady(context)) == expected
+        for node_id, keys in rig.world.keys.items():
+            assert max(Counter(keys).values()) <= 3, f"{node_id} repeats only where its worker died"

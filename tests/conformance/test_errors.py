@@ -311,15 +311,15 @@ async def test_a_retry_rests_and_tries_again(rigged: Any, backoff: str, rests: l
         assert rig.clock.now - began == pytest.approx(sum(rests), abs=1)
 
 
-async def test_exhausted_retries_are_the_nodes_error(rig: Rig) -> None:
+async def test_exhausted_retries_are_the_nodes_error(calm: Rig) -> None:
     retry = {"attempts": 2, "delay": 1}
     nodes = [
         node("e", "effect", fails=9, retry=retry, error={"type": "branch"}),
         node("saved", of="$error.message"),
     ]
-    status, context = await rig.result(flow(nodes, "e:error > saved"))
+    status, context = await calm.result(flow(nodes, "e:error > saved"))
     assert (status, context["$saved"]) == ("completed", "failed attempt 2")
-    assert rig.told("e") == ["running", "failed", "running", "failed"]
+    assert calm.told("e") == ["running", "failed", "running", "failed"]
 
 
 async def test_a_retry_without_delay(rig: Rig) -> None:
@@ -328,11 +328,11 @@ async def test_a_retry_without_delay(rig: Rig) -> None:
     assert (status, context["$e"]["attempt"]) == ("completed", 3)
 
 
-async def test_a_pure_node_is_retried_too(rig: Rig) -> None:
+async def test_a_pure_node_is_retried_too(calm: Rig) -> None:
     definition = flow([node("bad", "boom", retry={"attempts": 3, "delay": 5})])
-    status, _ = await rig.result(definition)
+    status, _ = await calm.result(definition)
     assert status == "halted"
-    assert rig.told("bad").count("failed") == 3
+    assert calm.told("bad").count("failed") == 3
 
 
 async def test_a_retry_in_a_split_leaves_the_other_items_alone(rig: Rig) -> None:

@@ -18,10 +18,11 @@ async def test_a_chain_passes_its_context_on(rig: Rig) -> None:
     assert context == {"$trigger": {"x": 0}, "$a": 1, "$b": 2, "$c": [1, 2]}
 
 
-async def test_a_plain_chain_asks_state_only_at_its_start_and_end(rig: Rig) -> None:
-    await rig.result(flow([node(f"n{i}", of=i) for i in range(6)], "n0 > n1 > n2 > n3 > n4 > n5"))
-    assert rig.faults.names.count("apply") == 1
-    assert "lease" not in rig.faults.names
+async def test_a_plain_chain_asks_state_only_at_its_start_and_end(inside: Any) -> None:
+    async with inside() as rig:
+        await rig.result(flow([node(f"n{i}", of=i) for i in range(6)], "n0 > n1 > n2 > n3 > n4 > n5"))
+        assert rig.faults.names.count("apply") == 1
+        assert "lease" not in rig.faults.names
 
 
 async def test_what_the_caller_put_in_is_kept(rig: Rig) -> None:
@@ -33,13 +34,13 @@ async def test_what_the_caller_put_in_is_kept(rig: Rig) -> None:
     assert context["other"] == [1]
 
 
-async def test_two_leaves_give_one_completion_with_both_contexts(rig: Rig) -> None:
-    status, context = await rig.result(
+async def test_two_leaves_give_one_completion_with_both_contexts(calm: Rig) -> None:
+    status, context = await calm.result(
         flow([node("a"), node("b", of="b"), node("c", of="c")], "a > b", "a > c")
     )
     assert status == "completed"
     assert context == {"$trigger": {}, "$a": None, "$b": "b", "$c": "c"}
-    assert len(rig.completions) == 1
+    assert len(calm.completions) == 1
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -84,11 +85,13 @@ async def test_a_leaf_whose_news_opens_a_merge_still_counts(rigged: Any, seed: i
 # --- started by hand ---
 
 
-def by_hand(definition: dict[str, Any], node: str, context: dict[str, Any], **more: Any) -> dict[str, Any]:
+def by_hand(
+    execution: str, definition: dict[str, Any], node: str, context: dict[str, Any], **more: Any
+) -> dict[str, Any]:
     """A NodeExecutionMessage with exactly the fields of RFC 001 §6.1, and those given."""
     return {
         "workflow_id": "wf",
-        "execution_id": "exec_by_hand",
+        "execution_id": execution,
         "current_node": node,
         "workflow_definition": definition,
         "accumulated_context": context,
@@ -97,39 +100,43 @@ def by_hand(definition: dict[str, Any], node: str, context: dict[str, Any], **mo
 
 
 async def test_a_message_with_exactly_the_fields_of_rfc_001_runs(rig: Rig) -> None:
+    execution = rig.name()
     definition = flow([node("a", of="$trigger.n"), node("b", of="{{ $a + 1 }}")], "a > b")
-    await rig.publish(by_hand(definition, "a", {"$trigger": {"n": 1}}))
+    await rig.publish(by_hand(execution, definition, "a", {"$trigger": {"n": 1}}))
     await rig.run()
-    assert (await rig.finished("exec_by_hand")).status == "completed"
-    assert await rig.context("exec_by_hand") == {"$trigger": {"n": 1}, "$a": 1, "$b": 2}
+    assert (await rig.finished(execution)).status == "completed"
+    assert await rig.context(execution) == {"$trigger": {"n": 1}, "$a": 1, "$b": 2}
 
 
 async def test_a_message_by_hand_that_comes_twice_runs_once(rig: Rig) -> None:
+    execution = rig.name()
     definition = flow([node("a", "effect", of=1), node("b")], "a > b")
     for _ in range(2):
-        await rig.publish(by_hand(definition, "a", {}))
+        await rig.publish(by_hand(execution, definition, "a", {}))
     await rig.run()
-    await rig.finished("exec_by_hand")
+    await rig.finished(execution)
     assert rig.world.runs["a"] == 1
 
 
 async def test_started_in_mid_graph_joins_count_from_there(rig: Rig) -> None:
+    execution = rig.name()
     nodes = [node("a"), node("b", of=1), node("c", of=2), node("d", of=3), node("m", "merge"), node("end")]
     definition = flow(nodes, "a > b > m > end", "a > c > m", "b > d > m")
-    await rig.publish(by_hand(definition, "b", {"$a": "given"}))
+    await rig.publish(by_hand(execution, definition, "b", {"$a": "given"}))
     await rig.run()
-    await rig.finished("exec_by_hand")
-    context = await rig.context("exec_by_hand")
+    await rig.finished(execution)
+    context = await rig.context(execution)
     assert context["$m"] == {"merged": [1, 3]}, "nothing can come by way of c"
     assert context["$a"] == "given"
 
 
 async def test_started_at_one_of_several_entries(rig: Rig) -> None:
+    execution = rig.name()
     definition = flow([node("a", of=1), node("b", of=2), node("m", "merge")], "a > m", "b > m")
-    await rig.publish(by_hand(definition, "b", {}))
+    await rig.publish(by_hand(execution, definition, "b", {}))
     await rig.run()
-    await rig.finished("exec_by_hand")
-    assert (await rig.context("exec_by_hand"))["$m"] == {"merged": [2]}
+    await rig.finished(execution)
+    assert (await rig.context(execution))["$m"] == {"merged": [2]}
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -144,32 +151,34 @@ async def test_a_lineage_by_hand_fills_the_aggregator(rigged: Any, seed: int) ->
         "s > b > g > e",
     )
     async with rigged(seed=seed) as rig:
+        execution = rig.name()
         for i in range(3):
             frame = {
                 "split_node_id": "s",
-                "branch_id": f"exec_by_hand_s_{i}",
+                "branch_id": f"{execution}_s_{i}",
                 "item_index": i,
                 "total_items": 3,
             }
             context = {"$item": i * 10, "$s": {"count": 3}}
-            await rig.publish(by_hand(definition, "b", context, lineage_stack=[frame]))
+            await rig.publish(by_hand(execution, definition, "b", context, lineage_stack=[frame]))
         await rig.run()
-        await rig.finished("exec_by_hand")
-        assert (await rig.context("exec_by_hand"))["$g"]["aggregated"] == [0, 10, 20]
+        await rig.finished(execution)
+        assert (await rig.context(execution))["$g"]["aggregated"] == [0, 10, 20]
 
 
 async def test_a_message_by_hand_at_the_aggregator_itself(rig: Rig) -> None:
+    execution = rig.name()
     definition = flow(
         [node("s", "split", input_array="$trigger"), node("b", of="$item"), node("g", "aggregator")],
         "s > b > g",
     )
     for i in range(2):
         frame = {"split_node_id": "s", "branch_id": f"x_{i}", "item_index": i, "total_items": 2}
-        message = by_hand(definition, "g", {"$b": {"n": i}}, lineage_stack=[frame], from_node="b")
+        message = by_hand(execution, definition, "g", {"$b": {"n": i}}, lineage_stack=[frame], from_node="b")
         await rig.publish(message)
     await rig.run()
-    await rig.finished("exec_by_hand")
-    assert (await rig.context("exec_by_hand"))["$g"]["aggregated"] == [{"n": 0}, {"n": 1}]
+    await rig.finished(execution)
+    assert (await rig.context(execution))["$g"]["aggregated"] == [{"n": 0}, {"n": 1}]
 
 
 # --- conditions ---

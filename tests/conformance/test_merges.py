@@ -75,7 +75,7 @@ async def test_a_merge_that_nobody_reaches_is_dead_and_fails_nothing(rig: Rig, m
     assert rig.world.runs["end"] == 0
 
 
-async def test_a_late_arrival_after_the_opening_does_nothing(rig: Rig) -> None:
+async def test_a_late_arrival_after_the_opening_does_nothing(calm: Rig) -> None:
     definition = flow(
         [
             node("fast", of="fast"),
@@ -87,10 +87,10 @@ async def test_a_late_arrival_after_the_opening_does_nothing(rig: Rig) -> None:
         "fast > m > end",
         "w > slow > m",
     )
-    status, _ = await rig.result(definition)
+    status, _ = await calm.result(definition)
     assert status == "completed"
-    assert rig.world.saw["end"] == [["fast"]]
-    assert rig.told("slow")[-1] == "success"
+    assert calm.world.saw["end"] == [["fast"]]
+    assert calm.told("slow")[-1] == "success"
 
 
 async def test_a_merge_behind_a_merge_of_any(rigged: Any) -> None:

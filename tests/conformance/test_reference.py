@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 from typing import Any
 
@@ -13,16 +12,15 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from rune.core.errors import DefinitionError
-from tests.conformance.backends import BACKENDS, SHARES
+from tests.conformance.backends import BACKENDS, rig_on
+from tests.conformance.extent import CHAOS, EXAMPLES, share
 from tests.conformance.generator import Case, cases, random_case
 from tests.conformance.harness import GENEROUS, Rig, compiled
+from tests.conformance.inside import Inside
+from tests.conformance.outside import Outside
 from tests.conformance.reference import Reference, Result, TooLarge
 
-EXAMPLES = int(os.environ.get("RUNE_SIM_EXAMPLES", "100"))
-"""Cases of each test; `RUNE_SIM_EXAMPLES=20000` is for a night."""
-
-pytestmark = pytest.mark.timeout(120 if EXAMPLES <= 200 else EXAMPLES)
-drawn = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+pytestmark = pytest.mark.timeout(120 if EXAMPLES <= 200 and not CHAOS else 60 * EXAMPLES)
 
 MANNERS: dict[str, dict[str, Any]] = {
     "every delivery doubled": {"duplicates": 1.0},
@@ -44,10 +42,9 @@ def meaning(case: Case) -> Result | None:
 async def simulate(backend: str, manner: str, case: Case, expected: Result, seed: int) -> None:
     """Run a case in this manner, and compare."""
     definition, input, start = case
-    async with Rig(BACKENDS[backend](), settings=GENEROUS, seed=seed, **MANNERS[manner]).running() as rig:
+    async with rig_on(backend, settings=GENEROUS, seed=seed, **MANNERS[manner]).running() as rig:
         if manner == "crashing":
-            at = random.Random(seed).sample(range(1, 100), 3)
-            rig.faults.before, rig.faults.after = set(at[:1]), set(at[1:])
+            doom(rig, random.Random(seed))
         if start:
             execution = await rig.start_at(definition, start, input)
         else:
@@ -62,22 +59,38 @@ async def simulate(backend: str, manner: str, case: Case, expected: Result, seed
         )
 
 
+def doom(rig: Rig, chance: random.Random) -> None:
+    """Let what runs the case die now and then."""
+    if isinstance(rig, Inside):
+        at = chance.sample(range(1, 100), 3)
+        rig.faults.before, rig.faults.after = set(at[:1]), set(at[1:])
+    elif isinstance(rig, Outside):
+        rig.doom(chance.randrange(1, 15))
+
+
 @pytest.mark.parametrize("manner", MANNERS)
-@pytest.mark.parametrize("backend", [name for name in BACKENDS if name not in SHARES])
-@drawn
-@given(case=cases(), seed=st.integers(0, 2**16))
-def test_drawn_cases(backend: str, manner: str, case: Case, seed: int) -> None:
-    expected = meaning(case)
-    assume(expected is not None)
-    assert expected is not None
-    asyncio.run(simulate(backend, manner, case, expected, seed))
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_drawn_cases(backend: str, manner: str) -> None:
+    @settings(
+        max_examples=max(1, EXAMPLES // share(backend)),
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=cases(), seed=st.integers(0, 2**16))
+    def run(case: Case, seed: int) -> None:
+        expected = meaning(case)
+        assume(expected is not None)
+        assert expected is not None
+        asyncio.run(simulate(backend, manner, case, expected, seed))
+
+    run()
 
 
 @pytest.mark.parametrize("manner", MANNERS)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_numbered_cases(backend: str, manner: str) -> None:
     """Larger cases than Hypothesis likes to draw; a failure names its number."""
-    for number in range(0, EXAMPLES, SHARES.get(backend, 1)):
+    for number in range(0, EXAMPLES, share(backend)):
         case = random_case(number)
         expected = meaning(case)
         if expected is None:

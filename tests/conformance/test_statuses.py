@@ -13,10 +13,10 @@ def details(rig: Rig, node_id: str) -> list[Any]:
     return [s.details for s in rig.statuses if s.node_id == node_id and s.status == "waiting"]
 
 
-async def test_running_then_success_with_the_output(rig: Rig) -> None:
-    execution = await rig.start(flow([node("a", "note", name="First", of={"x": 1})]))
-    await rig.run()
-    running, success = rig.statuses
+async def test_running_then_success_with_the_output(calm: Rig) -> None:
+    execution = await calm.start(flow([node("a", "note", name="First", of={"x": 1})]))
+    await calm.run()
+    running, success = calm.statuses
     assert (running.status, success.status) == ("running", "success")
     assert (success.workflow_id, success.execution_id, success.node_id) == ("wf", execution, "a")
     assert success.node_name == "First"
@@ -25,75 +25,75 @@ async def test_running_then_success_with_the_output(rig: Rig) -> None:
     assert success.duration_ms >= 0
 
 
-async def test_failed_with_the_error(rig: Rig) -> None:
-    await rig.result(flow([node("bad", "boom")]))
-    assert rig.told("bad") == ["running", "failed"]
-    error = rig.statuses[-1].error
+async def test_failed_with_the_error(calm: Rig) -> None:
+    await calm.result(flow([node("bad", "boom")]))
+    assert calm.told("bad") == ["running", "failed"]
+    error = calm.statuses[-1].error
     assert (error.message, error.code) == ("boom", "BOOM")
 
 
-async def test_a_wait_is_waiting_then_green_before_its_successor_runs(rig: Rig) -> None:
+async def test_a_wait_is_waiting_then_green_before_its_successor_runs(calm: Rig) -> None:
     """RFC 006 §6.2."""
-    await rig.result(flow([node("w", "wait", amount=60), node("n")], "w > n"))
-    told = [(s.node_id, s.status) for s in rig.statuses]
+    await calm.result(flow([node("w", "wait", amount=60), node("n")], "w > n"))
+    told = [(s.node_id, s.status) for s in calm.statuses]
     assert told == [("w", "running"), ("w", "waiting"), ("w", "success"), ("n", "running"), ("n", "success")]
-    (waiting,) = details(rig, "w")
+    (waiting,) = details(calm, "w")
     assert waiting["resume_at"].endswith("Z")
 
 
-async def test_a_merge_says_how_many_have_arrived(rig: Rig) -> None:
+async def test_a_merge_says_how_many_have_arrived(calm: Rig) -> None:
     """RFC 005 §6.2."""
-    await rig.result(flow([node("a"), node("b"), node("c"), node("m", "merge")], "a > m", "b > m", "c > m"))
-    assert details(rig, "m") == [{"arrived": 1, "expected": 3}, {"arrived": 2, "expected": 3}]
-    assert rig.told("m")[-1] == "success"
+    await calm.result(flow([node("a"), node("b"), node("c"), node("m", "merge")], "a > m", "b > m", "c > m"))
+    assert details(calm, "m") == [{"arrived": 1, "expected": 3}, {"arrived": 2, "expected": 3}]
+    assert calm.told("m")[-1] == "success"
 
 
-async def test_the_aggregator_reports_every_arrival(rig: Rig) -> None:
+async def test_the_aggregator_reports_every_arrival(calm: Rig) -> None:
     """RFC 004 §7.2."""
     definition = flow(
         [node("s", "split", input_array="$trigger"), node("b"), node("g", "aggregator")], "s > b > g"
     )
-    await rig.result(definition, list(range(5)))
-    shown = [(d["processed"], d["total"]) for d in details(rig, "g")]
+    await calm.result(definition, list(range(5)))
+    shown = [(d["processed"], d["total"]) for d in details(calm, "g")]
     assert sorted(set(shown)) == [(i, 5) for i in range(1, 6)]
-    assert rig.told("g")[-1] == "success"
+    assert calm.told("g")[-1] == "success"
 
 
-async def test_many_arrivals_are_told_of_now_and_then_and_at_the_end(rig: Rig) -> None:
+async def test_many_arrivals_are_told_of_now_and_then_and_at_the_end(calm: Rig) -> None:
     definition = flow(
         [node("s", "split", input_array="$trigger"), node("b"), node("g", "aggregator")], "s > b > g"
     )
-    await rig.result(definition, list(range(500)))
-    shown = [d["processed"] for d in details(rig, "g")]
+    await calm.result(definition, list(range(500)))
+    shown = [d["processed"] for d in details(calm, "g")]
     assert len(shown) < 50
     assert shown[-1] == 500
 
 
-async def test_statuses_carry_the_lineage(rig: Rig) -> None:
+async def test_statuses_carry_the_lineage(calm: Rig) -> None:
     """RFC 004 §7.1."""
     definition = flow(
         [node("s", "split", input_array="$trigger"), node("b"), node("g", "aggregator")], "s > b > g"
     )
-    await rig.result(definition, ["x", "y"])
+    await calm.result(definition, ["x", "y"])
     seen = {
-        (f.split_node_id, f.item_index) for s in rig.statuses if s.node_id == "b" for f in s.lineage_stack
+        (f.split_node_id, f.item_index) for s in calm.statuses if s.node_id == "b" for f in s.lineage_stack
     }
     assert seen == {("s", 0), ("s", 1)}
 
 
-async def test_a_retry_says_when_it_comes(rig: Rig) -> None:
+async def test_a_retry_says_when_it_comes(calm: Rig) -> None:
     retry = {"attempts": 2, "delay": 30}
-    await rig.result(flow([node("e", "effect", fails=1, retry=retry)]))
-    failed = next(s for s in rig.statuses if s.status == "failed")
+    await calm.result(flow([node("e", "effect", fails=1, retry=retry)]))
+    failed = next(s for s in calm.statuses if s.status == "failed")
     assert failed.details["attempt"] == 1
     assert failed.details["retry_at"].endswith("Z")
-    assert rig.told("e") == ["running", "failed", "running", "success"]
+    assert calm.told("e") == ["running", "failed", "running", "success"]
 
 
-async def test_the_completion_has_the_fields_of_rfc_001(rig: Rig) -> None:
-    execution = await rig.start(flow([node("w", "wait", amount=5)]))
-    await rig.run()
-    completion = await rig.finished(execution)
+async def test_the_completion_has_the_fields_of_rfc_001(calm: Rig) -> None:
+    execution = await calm.start(flow([node("w", "wait", amount=5)]))
+    await calm.run()
+    completion = await calm.finished(execution)
     shown = msgspec.json.decode(msgspec.json.encode(completion))
     needed = {"workflow_id", "execution_id", "status", "final_context", "completed_at", "total_duration_ms"}
     assert needed <= shown.keys()

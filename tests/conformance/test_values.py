@@ -14,31 +14,18 @@ LIMIT = 64 * 1024
 LARGE = "x" * 1_000_000
 
 
-class Counting:
-    """A State that counts the bytes that are stored in it."""
-
-    def __init__(self, rig: Rig) -> None:
-        self.bytes = 0
-        self._put = rig.backend.state.put
-        rig.backend.state.put = self  # type: ignore[method-assign]
-
-    async def __call__(self, execution: str, values: dict[str, bytes]) -> None:
-        self.bytes += sum(map(len, values.values()))
-        await self._put(execution, values)
-
-
 async def test_a_megabyte_through_ten_nodes_travels_as_a_reference(rig: Rig) -> None:
     nodes = [
         node("big", of="$trigger"),
         *(node(f"n{i}", of=i) for i in range(8)),
         node("end", of="{{ $big | length }}"),
     ]
-    counting = Counting(rig)
+    stored = rig.count_stored()
     status, context = await rig.result(flow(nodes, " > ".join(n["id"] for n in nodes)), LARGE)
     assert (status, context["$end"]) == ("completed", len(LARGE))
     assert context["$big"] == LARGE
     assert rig.largest() < LIMIT
-    assert counting.bytes < 3 * len(LARGE), "stored once by what it is, not once a step"
+    assert stored() < 3 * len(LARGE), "stored once by what it is, not once a step"
     assert all(len(encode(completion)) < LIMIT for completion in rig.completions)
 
 
@@ -59,11 +46,11 @@ async def test_a_fan_out_over_a_large_context_writes_it_once(rig: Rig) -> None:
         ],
         "s > b > g",
     )
-    counting = Counting(rig)
+    stored = rig.count_stored()
     _, context = await rig.result(definition, LARGE)
     assert context["$g"]["aggregated"] == [len(LARGE) + i for i in range(500)]
-    published = sum(len(encode(task)) for task in rig.tasks)
-    assert counting.bytes < 2 * len(LARGE) + 100_000
+    published = rig.bytes_published()
+    assert stored() < 2 * len(LARGE) + 100_000
     assert published < 500 * 1500
     assert rig.largest() < LIMIT
 
@@ -85,7 +72,7 @@ async def test_what_is_published_grows_with_the_items(rigged: Any, batch: Any) -
             items = [f"{i:05}" + "z" * 95 for i in range(count)]
             _, context = await rig.result(definition, items)
             assert context["$g"]["aggregated"] == list(range(count))
-            weights[count] = sum(len(encode(task)) for task in rig.tasks)
+            weights[count] = rig.bytes_published()
             assert rig.largest() < LIMIT
     assert weights[3000] < 5 * weights[750]
 

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,16 +23,14 @@ ROOT = Path(__file__).parents[2]
 class Rune(Process):
     """A `rune worker` or a `rune scheduler`."""
 
-    def __init__(
-        self, directory: Path, *arguments: str, environ: dict[str, str] | None = None, dies: str = ""
-    ) -> None:
+    def __init__(self, directory: Path, program: Sequence[str], *arguments: str, **environ: str) -> None:
         directory.mkdir()
         kept = {name: text for name, text in os.environ.items() if not name.startswith("RUNE_")}
         super().__init__(
-            [sys.executable, "-m", *(("tests.distributed.mortal", dies) if dies else ("rune",)), *arguments],
+            [sys.executable, "-m", *program, *arguments],
             directory,
             lambda: " ready" in self.log,
-            environ={**kept, "PYTHONPATH": str(ROOT), **(environ or {})},
+            environ={**kept, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]), **environ},
         )
 
     @property
@@ -49,7 +47,7 @@ class Fleet:
     """What a test has: its servers, its processes, and a client that knows nothing of Rune."""
 
     def __init__(self, rabbit: RabbitMQ, vhost: str, redis: RedisServer, db: int, directory: Path) -> None:
-        self.rabbit, self.redis = rabbit, redis
+        self.rabbit, self.redis, self.vhost = rabbit, redis, vhost
         self.broker_url = rabbit.url(vhost)
         self.state_url = f"{redis.url}/{db}"
         self.db = db
@@ -57,21 +55,28 @@ class Fleet:
         self.processes: list[Rune] = []
         self._clients: list[Client] = []
 
-    def _run(self, role: str, *arguments: str, dies: str = "", **environ: str) -> Rune:
+    def launch(self, role: str, *arguments: str, program: Sequence[str] = ("rune",), **environ: str) -> Rune:
+        """Start a worker or a scheduler, without waiting; the program is `rune`, or one that acts as it."""
         where = self._directory / f"{role}{len(self.processes)}"
         servers = ("--broker", self.broker_url, "--state", self.state_url)
-        process = Rune(where, role, *servers, *arguments, environ=environ, dies=dies)
+        process = Rune(where, program, role, *servers, *arguments, **environ)
         self.processes.append(process)
-        process.start()
+        process.launch()
         return process
 
     def worker(self, *arguments: str, dies: str = "", **environ: str) -> Rune:
         """Start a worker; one that `dies` kills itself there."""
-        return self._run("worker", *arguments, dies=dies, **environ)
+        return self._start("worker", *arguments, dies=dies, **environ)
 
     def scheduler(self, *arguments: str, dies: str = "", **environ: str) -> Rune:
         """Start a scheduler; as above."""
-        return self._run("scheduler", *arguments, dies=dies, **environ)
+        return self._start("scheduler", *arguments, dies=dies, **environ)
+
+    def _start(self, role: str, *arguments: str, dies: str, **environ: str) -> Rune:
+        program = ("tests.distributed.mortal", dies) if dies else ("rune",)
+        process = self.launch(role, *arguments, program=program, **environ)
+        process.await_ready()
+        return process
 
     def client(self) -> Client:
         """A client; there has to have been a worker, which declares the queues."""
@@ -88,7 +93,7 @@ class Fleet:
     # --- looking into Redis ---
 
     def left(self, execution: str, named: Collection[str] = ()) -> list[str]:
-        """The keys of an execution, but for its tombstone and the values `named` by their hashes."""
+        """An execution's keys and timers, but for its tombstone and the values `named` by their hashes."""
         prefix = f"exec:{{{execution}}}:"
         found = self.redis.call_in(self.db, "KEYS", f"{prefix}*")
         rest = {key.decode().removeprefix(prefix) for key in found}
@@ -96,6 +101,9 @@ class Fleet:
             rest.discard("x")
         if {hash.decode() for hash in self.redis.call_in(self.db, "HKEYS", f"{prefix}v")} <= {*named}:
             rest.discard("v")
+        for index in ("{rune}:due", "{rune}:claimed"):
+            timers = self.redis.call_in(self.db, "ZRANGE", index, 0, -1)
+            rest |= {name.decode() for name in timers if name.startswith(f"{execution}/".encode())}
         return sorted(rest)
 
     def is_buried(self, execution: str, named: Collection[str] = ()) -> None:

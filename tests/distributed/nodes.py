@@ -1,4 +1,4 @@
-"""A node type with an effect that tests can count, for `rune worker --modules tests.distributed.nodes`."""
+"""Node types for `--modules tests.distributed.nodes`: one with an effect to count, and a bad one."""
 
 from __future__ import annotations
 
@@ -6,21 +6,25 @@ import asyncio
 import os
 from typing import Any, ClassVar
 
-from rune import Done, NodeType, Outcome, StepContext
+from rune import Done, NodeError, NodeType, Outcome, StepContext
+from rune.nodes.aggregator import Aggregator
 
 
 class Nap(NodeType, kw_only=True):
-    """Write to a file that it begins, rest, write that it has ended."""
+    """Write to a file that it begins, rest, write that it has ended; or fail, some times."""
 
     name: ClassVar = "nap"
 
     journal: str
     seconds: float = 0.0
     of: Any = None
+    fails: int = 0
 
     async def run(self, context: StepContext) -> Outcome:
         self._write("began", context)
         await asyncio.sleep(self.seconds)
+        if context.attempt <= self.fails:
+            raise NodeError(f"failed {context.attempt} times")
         self._write("ended", context)
         return Done({"of": self.of})
 
@@ -31,3 +35,12 @@ class Nap(NodeType, kw_only=True):
             os.write(file, line)
         finally:
             os.close(file)
+
+
+class Blab(Aggregator, kw_only=True):
+    """Break the engine itself, and tell all secrets of the worker."""
+
+    name: ClassVar = "blab"
+
+    def keeps_results(self) -> bool:
+        raise RuntimeError(f"no, because of {os.environ['RUNE_CREDENTIALS']}")

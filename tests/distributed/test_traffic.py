@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.distributed.client import Client, condition, flow, node, put
+from tests.distributed.client import COMPLETION, EXECUTION, STATUS, Client, condition, flow, node, put
 from tests.distributed.fleet import Fleet
 
 CANARY = "c4n4ry-s3cr3t/+&"
@@ -69,21 +69,35 @@ def contents(crew: Fleet) -> str:
     "credential", [{"token": CANARY}, {"username": "user", "password": CANARY}], ids=["bearer", "basic"]
 )
 def test_no_form_of_a_credential_is_in_any_queue_or_key(crew: Fleet, echo: str, credential: Any) -> None:
-    worker = crew.worker(RUNE_CREDENTIALS=json.dumps({"api": credential}))
+    worker = crew.worker(
+        *("--modules", "tests.distributed.nodes"),
+        RUNE_CREDENTIALS=json.dumps({"api": credential}),
+        RUNE_RETRY_DELAYS="0.05,0.1",
+        RUNE_HTTP_ALLOW="127.0.0.1",
+    )
     client = crew.client()
-    tasks = client.overhear()
+    retries, queues = ("workflow.execution.retry.50ms", "workflow.execution.retry.100ms"), (EXECUTION, STATUS)
+    taps = {name: client.tap(name) for name in (*retries, "workflow.execution.dlx")}
+    taps |= {name: client.tap(name, name) for name in (*queues, COMPLETION)}
     nodes = [
         node("call", "http", url=f"{echo}/?q=1", credentials={"id": "api"}),
         node("w", "wait", amount=3600),
         node("bad", "http", url="http://127.0.0.1:1/", credentials={"id": "api"}, error={"type": "ignore"}),
         put("end", said="$call"),
     ]
-    execution = client.start(flow(nodes, "call > bad > end > w"))
-    client.wait(lambda: "waiting" in client.told(execution, "w"))
-    assert "authorization" in json.dumps(client.statuses[execution]), "it did come back"
+    waiting = client.start(flow(nodes, "call > bad > end > w"))
+    client.wait(lambda: "waiting" in client.told(waiting, "w"))
+    assert "authorization" in json.dumps(client.statuses[waiting]), "it did come back"
+    halted = client.start(flow([nodes[0], nodes[2] | {"error": {"type": "halt"}}], "call > bad"))
+    assert client.completion(halted)["status"] == "halted"
+    nodes = [nodes[0], node("s", "split", input_array="$trigger"), put("each"), node("blab", "blab")]
+    parked = client.start(flow(nodes, "call > s > each > blab"), [1])
+    assert "no, because of" in client.completion(parked)["error"]["message"]
+    client.wait(lambda: all(taps.values()), what=f"something in each queue: {[*map(len, taps.values())]}")
     held = contents(crew)
-    assert execution in held, "the Task that waits is in there"
-    said = json.dumps(client.statuses[execution]) + b"".join(tasks).decode() + held + worker.log
+    assert waiting in held, "the Task that waits is in there"
+    said = f"{taps} {held} {worker.log}"
+    assert "because of" in said
     for form in FORMS:
         assert form not in said
 
@@ -92,7 +106,7 @@ def test_no_form_of_a_credential_is_in_any_queue_or_key(crew: Fleet, echo: str, 
 
 
 def volume(client: Client, tasks: list[bytes], items: int) -> int:
-    """Bytes of all Tasks of a fan-out of so many items of 100 bytes; checks that no message is large."""
+    """Bytes of all messages of a fan-out of so many items of 100 bytes; checks that none is large."""
     nodes = [
         node("s", "split", input_array="$trigger"),
         put("b", text="$item.text"),
@@ -106,7 +120,7 @@ def volume(client: Client, tasks: list[bytes], items: int) -> int:
     others = tasks[1:]
     assert max(map(len, others)) <= 64_000
     assert max(client.sizes) <= 64_000
-    return sum(map(len, others))
+    return sum(map(len, others)) + sum(client.sizes)
 
 
 def test_bytes_published_grow_with_the_items_and_no_message_is_large(shared: Fleet, client: Client) -> None:

@@ -75,6 +75,11 @@ class Process:
 
     def start(self) -> None:
         """Start it, on the data that is there, and wait until it is ready."""
+        self.launch()
+        self.await_ready()
+
+    def launch(self) -> None:
+        """Start it, without waiting."""
         with (self._directory / "output.log").open("ab") as output:
             self._child = subprocess.Popen(
                 self._command,
@@ -85,9 +90,12 @@ class Process:
                 stderr=output,
                 preexec_fn=_die_with_us,
             )
+
+    def await_ready(self) -> None:
+        """Wait until it is ready."""
         limit = time.monotonic() + self._patience
         while not self._ready():
-            if self._child.poll() is not None or time.monotonic() > limit:
+            if self._child is None or self._child.poll() is not None or time.monotonic() > limit:
                 self.kill()
                 raise RuntimeError(f"{self._command[0]} did not start:\n{self.log[-3000:]}")
             time.sleep(0.02)

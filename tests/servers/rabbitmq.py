@@ -8,8 +8,8 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
-import subprocess
 import tempfile
 import time
 from contextlib import ExitStack
@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.servers.erlang import Shell
 from tests.servers.process import Process, answers, binary, free_port
 
 __all__ = ["RabbitMQ", "shared_rabbitmq"]
@@ -34,6 +35,7 @@ class RabbitMQ(Process):
         self.port, self._dist_port, epmd_port = free_port(), free_port(), free_port()
         self.node = f"rune{self.port}@localhost"
         self.directory = Path(tempfile.mkdtemp(prefix="rune-rabbitmq-"))
+        self._shell = Shell(self._dist_port, _COOKIE, self.directory / "home")
         self._names = itertools.count(1)
         self._write_files(definitions or _GUEST)
         # Without an epmd of its own, the node would leave a daemon behind.
@@ -116,24 +118,12 @@ class RabbitMQ(Process):
     # --- administration ---
 
     def eval(self, code: str) -> str:
-        """Run Erlang in the broker: a hundred times as fast as rabbitmqctl."""
-        for _ in range(3):
-            done = subprocess.run(
-                ["erl_call", "-address", f"localhost:{self._dist_port}", "-c", _COOKIE, "-e"],
-                input=f"{code}.\n".encode(),
-                env={"PATH": os.environ["PATH"], "HOME": str(self.directory / "home")},
-                capture_output=True,
-                check=False,
-                timeout=30,
-            )
-            # Now and then the node refuses a connection that comes too soon after the last.
-            if b"failed to connect" not in done.stdout + done.stderr:
-                break
-            time.sleep(0.2)
-        answer = re.fullmatch(r"\{ok, (.*)\}\s*", done.stdout.decode(), re.DOTALL)
-        if done.returncode or answer is None:
-            raise RuntimeError(f"{code}: {done.stdout.decode()}{done.stderr.decode()}")
-        return answer[1]
+        """Run Erlang in the broker."""
+        return self._shell.eval(code)
+
+    def _end(self, how: signal.Signals) -> None:
+        super()._end(how)
+        self._shell.close()
 
     def add_vhost(self) -> str:
         """A new virtual host, open to guest."""
@@ -167,17 +157,22 @@ class RabbitMQ(Process):
         """Empty all queues of a virtual host."""
         self.eval(f'[rabbit_amqqueue:purge(Q) || Q <- rabbit_amqqueue:list(<<"{vhost}">>)]')
 
+    def counts(self, *queues: str, vhost: str = "/") -> list[tuple[int, int]]:
+        """How many messages wait in each of these queues, and how many are in somebody's hands."""
+        names = ", ".join(f'<<"{queue}">>' for queue in queues)
+        code = (
+            '[begin {ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"' + vhost + '">>, queue, N)), '
+            "[{_, R}, {_, U}] = rabbit_amqqueue:info(Q, [messages_ready, messages_unacknowledged]), "
+            f"{{R, U}} end || N <- [{names}]]"
+        )
+        numbers = [int(number) for number in re.findall(r"\d+", self.eval(code))]
+        return list(zip(numbers[::2], numbers[1::2], strict=True))
+
     def settled(self, queue: str, vhost: str = "/") -> int:
         """How many messages are in a queue, once none of them is in anybody's hands, or after a while."""
-        name = f'rabbit_misc:r(<<"{vhost}">>, queue, <<"{queue}">>)'
-        code = (
-            f"begin {{ok, Q}} = rabbit_amqqueue:lookup({name}), "
-            "[R, U] = rabbit_amqqueue:info(Q, [messages_ready, messages_unacknowledged]), "
-            "{element(2, R), element(2, U)} end"
-        )
         limit = time.monotonic() + 2
         while True:
-            ready, taken = (int(number) for number in re.findall(r"\d+", self.eval(code)))
+            ((ready, taken),) = self.counts(queue, vhost=vhost)
             if not taken or time.monotonic() > limit:
                 return ready + taken
             time.sleep(0.02)

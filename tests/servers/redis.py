@@ -17,7 +17,29 @@ import hiredis
 
 from tests.servers.process import Process, answers, binary, free_port
 
-__all__ = ["RedisServer", "join_cluster", "redis_server", "sentinel", "shared_redis"]
+__all__ = ["Line", "RedisServer", "join_cluster", "redis_server", "sentinel", "shared_redis"]
+
+
+class Line:
+    """A plain connection to a Redis on this machine: one command at a time."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), 5)
+        self._reader = hiredis.Reader(notEnoughData=...)
+
+    def call(self, *command: str | bytes | int | float) -> Any:
+        """The reply to a command."""
+        self._socket.sendall(hiredis.pack_command(command))  # type: ignore[arg-type]
+        while (reply := self._reader.gets()) is ...:
+            data = self._socket.recv(65536)
+            if not data:
+                raise ConnectionError("Redis closed the connection")
+            self._reader.feed(data)
+        return reply
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close()
 
 
 class RedisServer(Process):
@@ -52,17 +74,11 @@ class RedisServer(Process):
         return self._call([("SELECT", db), command])
 
     def _call(self, commands: Sequence[tuple[str | bytes | int, ...]]) -> Any:
-        reader = hiredis.Reader(notEnoughData=...)
-        reply: Any = None
-        with socket.create_connection(("127.0.0.1", self.port), 5) as plain:
-            for command in commands:
-                plain.sendall(hiredis.pack_command(command))  # type: ignore[arg-type]
-                while (reply := reader.gets()) is ...:
-                    data = plain.recv(65536)
-                    if not data:
-                        raise ConnectionError("Redis closed the connection")
-                    reader.feed(data)
-        return reply
+        line = Line(self.port)
+        try:
+            return [line.call(*command) for command in commands][-1]
+        finally:
+            line.close()
 
     def keys(self, pattern: str = "*") -> set[str]:
         """All keys like this one."""
