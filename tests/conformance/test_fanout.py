@@ -365,7 +365,7 @@ async def test_a_long_range_runs_in_bounded_memory(rigged: Any) -> None:
         node("b", of="$item"), gather=gather, input_array=None, source={"range": 20_000}, max_concurrency=500
     )
     del definition["nodes"][0]["parameters"]["input_array"]
-    async with rigged() as rig:
+    async with rigged(duplicates=0.0) as rig:
         execution = await rig.start(definition)
         most = 0
 

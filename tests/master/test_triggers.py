@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from rune.history.triggers import Trigger
+from rune.history.vault import Vault, WrongKey
+from rune.master.triggers.seals import Kept, Seals
 from tests.master.client import Api, flow_of, open_api
 
 FLOW = flow_of({"id": "greet"}, id="hello")
@@ -146,3 +151,27 @@ async def test_what_is_done_to_triggers_is_in_the_audit_log(small: Api) -> None:
     found = (await small.get("/api/audit")).json["items"]
     actions = [entry["action"] for entry in found if entry["object"] == hook["id"]]
     assert actions == ["trigger.delete", "trigger.rotate", "trigger.create"]
+
+
+async def test_a_new_key_takes_over_from_the_old_one(api: Api) -> None:
+    old, new = os.urandom(32), os.urandom(32)
+    store = api.master.triggering.store
+    before = Seals(Vault([old]))
+    signing = await before.signing_key(store, "test")
+    kept = Kept("token", "secret")
+    sealed = before.close(kept, "t")
+    hook = Trigger(
+        id="t", workflow_id="w", kind="webhook", config={}, sealed=sealed, created_at=0.0, updated_at=0.0
+    )
+    await store.create(hook)
+    await Seals(Vault([new, old])).renew(store)
+    renewed = await store.get("t")
+    assert renewed is not None
+    after = Seals(Vault([new]))
+    assert after.open(renewed) == kept
+    assert await after.signing_key(store, "test") == signing
+    with pytest.raises(WrongKey):
+        before.open(renewed)
+    # What was sealed for one trigger is of no use to another.
+    with pytest.raises(WrongKey):
+        after.open(msgspec.structs.replace(renewed, id="other"))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
 
 import msgspec
 from msgspec import Struct
 
 from rune.history.triggers import Trigger, Triggers
-from rune.history.vault import Vault
+from rune.history.vault import Vault, WrongKey
 
 __all__ = ["Kept", "NoKey", "Seals"]
+
+_log = logging.getLogger("rune.master")
 
 _OPEN, _SEALED = b"0", b"1"
 
@@ -53,8 +56,14 @@ class Seals:
             return
         for id, sealed in await triggers.sealed():
             purpose = id if id.startswith("signing/") else f"trigger/{id}"
-            if sealed[:1] == _OPEN or not self._vault.is_current(sealed[1:]):
-                await triggers.reseal(id, sealed, self._seal(self._unseal(sealed, purpose), purpose))
+            if sealed[:1] == _SEALED and self._vault.is_current(sealed[1:]):
+                continue
+            try:
+                plain = self._unseal(sealed, purpose)
+            except WrongKey as error:
+                _log.error("what %s keeps cannot be read: %s", purpose, error)
+                continue
+            await triggers.reseal(id, sealed, self._seal(plain, purpose))
 
     def _seal(self, plain: bytes, purpose: str) -> bytes:
         return _OPEN + plain if self._vault is None else _SEALED + self._vault.seal(plain, purpose)
