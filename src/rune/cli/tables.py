@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -86,5 +87,6 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     line = "  ".join(parts).rstrip()
     # What a value brings along must not move the cursor.
     line = re.sub(r"[\x00-\x1a\x1c-\x1f\x7f]", " ", line)
-    room = shutil.get_terminal_size((10_000, 24)).columns
+    # Who reads from a pipe wants all of it.
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else len(line)
     return line if _width(line) <= room else line[: room - 1 + len(line) - _width(line)] + "…"

@@ -14,7 +14,8 @@ from rune.formats.playbook.schema import playbook_schema
 from rune.settings import Settings
 from tests.playbooks.playing import whole
 
-PLAYBOOKS = sorted((Path(__file__).parents[4] / "shared" / "playbooks").glob("*.yaml"))
+ROOT = Path(__file__).parents[3]
+PLAYBOOKS = [*sorted((ROOT.parent / "shared" / "playbooks").glob("*.yaml")), ROOT / "examples" / "sweep.yaml"]
 
 
 @pytest.fixture(scope="module")
