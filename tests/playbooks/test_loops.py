@@ -179,3 +179,36 @@ workflow:
     tool: {kind: noop, eval: [{else: {do: continue, set_vars: {n: 1}}}]}
 """)
     assert problem.code == "E047"
+
+
+@pytest.mark.parametrize("source", ["[10, 11, 12, 13, 14, 15, 16]", "{range: [10, 17]}"])
+async def test_more_elements_than_shards_share_them(source: str) -> None:
+    played = await play(f"""
+    workflow:
+      - step: loop
+        spec: {{loop_mode: fanout, fanout: {{max_shards: 3, reducers: {{total: sum}}}}}}
+        loop: {{in: {source}, iterator: n}}
+        tool:
+          - one:
+              kind: python
+              args: {{n: "{{{{ iter.n }}}}", s: "{{{{ shard.shard_id }}}}"}}
+              code: "result = [n, s[-1]]"
+              eval: [{{else: {{do: continue, set_shared: {{total: "{{{{ iter.n }}}}"}}}}}}]
+    """)
+    loop = played.steps["loop"]
+    assert loop["results"] == [[10 + n, str(n // 3)] for n in range(7)]
+    assert loop["count"] == 7
+    assert loop["shared"] == {"total": sum(range(10, 17))}
+
+
+async def test_the_elements_of_a_failed_shard_are_null() -> None:
+    played = await play("""
+    workflow:
+      - step: loop
+        spec: {loop_mode: fanout, fanout: {max_shards: 2, allow_partial: true, max_job_retries: 0}}
+        loop: {in: [1, 2, 3, 4], iterator: n}
+        tool: {kind: python, args: {n: "{{ iter.n }}"}, code: "assert n != 2; result = n"}
+        next: [done]
+      - {step: done, tool: {kind: noop}}
+    """)
+    assert played.steps["loop"]["results"] == [None, None, 3, 4]

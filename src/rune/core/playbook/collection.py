@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from rune.core.errors import NodeError
 from rune.core.expressions import kind_of
 from rune.core.outcome import Source
 
-__all__ = ["elements", "source_of"]
+__all__ = ["Chunk", "chunks", "elements", "source_of"]
 
 
 def elements(value: Any) -> Sequence[Any]:
@@ -31,6 +33,32 @@ def source_of(value: Any) -> Source:
     if isinstance(found, range):
         return Source(start=found.start, stop=found.stop, stride=found.step)
     return Source(items=list(found))
+
+
+class Chunk(Struct, frozen=True, tag_field="~chunk", tag=True):
+    """Consecutive elements that share a shard, where there are more than there may be shards."""
+
+    at: int
+    """The index of the first of them."""
+    source: Any
+
+    def elements(self) -> Sequence[Any]:
+        """The elements themselves."""
+        return elements(self.source)
+
+
+def chunks(value: Any, most: int) -> list[Chunk] | None:
+    """A collection in at most so many chunks, of about the same size; None if it has no more elements."""
+    found = elements(value)
+    if len(found) <= most:
+        return None
+    size = -(-len(found) // most)
+    return [Chunk(at, _part(found, at, size)) for at in range(0, len(found), size)]
+
+
+def _part(found: Sequence[Any], at: int, size: int) -> Any:
+    part = found[at : at + size]
+    return {"range": [part.start, part.stop, part.step]} if isinstance(part, range) else list(part)
 
 
 def _span(bounds: Any) -> range:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -12,7 +12,7 @@ from rune.core.errors import ErrorInfo, NodeError
 from rune.core.expressions import ExpressionError, to_text
 from rune.core.node import Gathered, NodeType, Role, StepContext
 from rune.core.outcome import Arrive, Done, FanOut, Outcome, Policy, Source
-from rune.core.playbook.collection import elements, source_of
+from rune.core.playbook.collection import chunks, elements, source_of
 from rune.core.playbook.memory import Memory
 from rune.core.playbook.program import Program, Reducer, holds
 from rune.core.playbook.routing import route
@@ -68,12 +68,19 @@ class OpenShards(NodeType, kw_only=True):
         except ExpressionError as error:
             raise NodeError(f"`loop.in` cannot be evaluated: {error}", "PLAYBOOK_LOOP") from error
         policy = Policy(tolerated=0 if self.fail_fast else None)
-        if self.key is None:
+        parts = chunks(value, self.max_shards) if self.max_shards else None
+        if self.key is None and parts is None:
             return FanOut(source_of(value), policy, window=self.window)
-        items = elements(value)
-        keys = [to_text(self.key.resolve(memory.within(iter={loop.iterator: item}))) for item in items]
+        keyed = [part.elements()[0] for part in parts] if parts else elements(value)
+        source = Source(items=msgspec.to_builtins(parts) if parts else list(keyed))
         # The keys are as much as the elements: they are stored together.
-        return FanOut(Source(items=list(items)), policy, window=self.window, keys=keys)
+        return FanOut(source, policy, window=self.window, keys=self._keys(keyed, memory))
+
+    def _keys(self, items: Sequence[Any], memory: Memory) -> list[str] | None:
+        if self.key is None:
+            return None
+        iterator = self.program.loop.iterator
+        return [to_text(self.key.resolve(memory.within(iter={iterator: item}))) for item in items]
 
 
 class Join(NodeType, kw_only=True):
@@ -96,7 +103,7 @@ class Join(NodeType, kw_only=True):
         if context.gathered is not None:
             return self._fan_in(context, context.gathered)
         left = msgspec.json.decode(context.previous())
-        return Arrive({"result": left["result"], "shared": left["shared"]})
+        return Arrive({"results": left["results"], "shared": left["shared"]})
 
     def _fan_in(self, context: StepContext, gathered: Gathered) -> Outcome:
         program: Program = self.program
@@ -104,9 +111,10 @@ class Join(NodeType, kw_only=True):
         error = self._failure(gathered, slots)
         token = token_of(context)
         shared = {name: _reduced(op, name, slots) for name, op in self.reducers.items()}
+        results = [result for slot in slots for result in _results(slot)]
         result = {
-            "results": [slot.get("result") if isinstance(slot, dict) else None for slot in slots],
-            "count": gathered.total,
+            "results": results,
+            "count": len(results),
             **({"shared": shared} if self.reducers else {}),
         }
         status = "failed" if error else "partial" if gathered.failed else "complete"
@@ -139,13 +147,23 @@ class Join(NodeType, kw_only=True):
         )
 
 
+def _results(slot: Any) -> list[Any]:
+    """What a shard's elements gave; null for each of one that failed."""
+    if _is_result(slot):
+        given: list[Any] = slot["results"]
+        return given
+    details = (slot["error"].get("details") or {}) if isinstance(slot, dict) else {}
+    return [None] * details.get("elements", 1)
+
+
 def _is_result(slot: Any) -> bool:
     return isinstance(slot, dict) and "error" not in slot
 
 
 def _reduced(op: Reducer, name: str, slots: list[Any]) -> Any:
     """What the shards wrote under one name, folded in their order, once each."""
-    values = [slot["shared"][name] for slot in slots if _is_result(slot) and name in slot.get("shared", {})]
+    told = [shared for slot in slots if _is_result(slot) for shared in slot["shared"]]
+    values = [shared[name] for shared in told if name in shared]
     if op == "append":
         return values
     if op == "merge":

@@ -14,7 +14,7 @@ from rune.core.errors import ErrorInfo, NodeError
 from rune.core.expressions import ExpressionError
 from rune.core.node import NodeType, StepContext
 from rune.core.outcome import Done, Outcome
-from rune.core.playbook.collection import elements
+from rune.core.playbook.collection import Chunk, elements
 from rune.core.playbook.memory import Memory
 from rune.core.playbook.pipeline import Call, Ended, Rest, run_pipeline
 from rune.core.playbook.program import Loop, Program, holds
@@ -92,23 +92,17 @@ class Shard(Pipeline, kw_only=True):
             branch_of(context, self.steps),
             {"ctx": dict(token.ctx), "vars": {}, "args": token.args_of(context), "shard": identity},
         )
-        assert program.loop is not None
         run = _Run(program, context)
-        one = _iteration(program.loop, memory, context.value("$item"), program)
         try:
             async with asyncio.timeout(program.timeout):
-                ended = await run.once(one)
-        except TimeoutError:
-            ended = Ended(
-                error=ErrorInfo(f"the shard took longer than {program.timeout:g} s", "STEP_TIMEOUT")
-            )
-        if ended.error is not None:
-            # Raised, for a shard is tried again as a whole.
-            raise NodeError(
-                ended.error.message, ended.error.code, {**(ended.error.details or {}), **identity}
-            )
-        details = {**identity, "tasks": run.told}
-        return Done({"result": ended.result, "shared": one.shared}, details=details)
+                results, shared = await run.shard(memory, context.value("$item"), frame.item_index)
+        except TimeoutError as error:
+            message = f"the shard took longer than {program.timeout:g} s"
+            raise NodeError(message, "STEP_TIMEOUT", identity) from error
+        except NodeError as error:
+            # A shard is tried again as a whole.
+            raise NodeError(error.message, error.code, {**(error.details or {}), **identity}) from error
+        return Done({"results": results, "shared": shared}, details={**identity, "tasks": run.told})
 
 
 class _Run:
@@ -131,6 +125,24 @@ class _Run:
         except (ExpressionError, NodeError) as error:
             return Ended(error=ErrorInfo(f"`loop.in` cannot be had: {error}", "PLAYBOOK_LOOP"))
         return await self._loop(loop, items, memory)
+
+    async def shard(self, memory: Memory, item: Any, index: int) -> tuple[list[Any], list[dict[str, Any]]]:
+        """The results of one element, or of a chunk of them in turn, and what each adds to what is shared."""
+        loop = self._program.loop
+        assert loop is not None
+        chunk = Chunk(index, [item])
+        if isinstance(item, dict) and "~chunk" in item:
+            chunk = msgspec.convert(item, Chunk)
+        results, shared = [], []
+        for at, element in enumerate(chunk.elements(), chunk.at):
+            one = _iteration(loop, memory, element, self._program, at)
+            ended = await self.once(one)
+            if ended.error is not None:
+                details = {**(ended.error.details or {}), "elements": len(chunk.elements())}
+                raise NodeError(ended.error.message, ended.error.code, details)
+            results.append(ended.result)
+            shared.append(one.shared)
+        return results, shared
 
     async def _loop(self, loop: Loop, items: Iterable[Any], memory: Memory) -> Ended:
         """Each element in turn, or several at a time; after a failure no more are started."""
