@@ -19,7 +19,7 @@ from benchmarks.measures import Measure, Table
 from benchmarks.recording import measure_recording
 from rune import __version__
 
-BATCH_MS = 20
+BATCH_MS = 50
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,8 @@ class Site:
             [sys.executable, "-m", *command],
             directory,
             lambda: " ready" in process.log,
-            environ={**kept, "PYTHONPATH": _ROOT, **environ},
+            # As with the bare loop, all that is under way is in the client's hands.
+            environ={**kept, "PYTHONPATH": _ROOT, "RUNE_PREFETCH": "256", **environ},
         )
         self._stack.callback(process.kill)
         process.start()

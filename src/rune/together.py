@@ -47,6 +47,11 @@ class Together:
         waiting: list[Sized] = [self._passed, *self._arrived.values(), *self.running.values()]
         return sum(len(deliveries) for deliveries in waiting)
 
+    @property
+    def pending(self) -> int:
+        """Plain steps done in this turn."""
+        return len(self._passed)
+
     def take(self, delivery: Delivery) -> bool:
         """Do a plain step here and now, or let it arrive with others; False if there is more to it."""
         idle = not self._passed and not self._arrived

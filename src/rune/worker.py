@@ -30,6 +30,8 @@ _log = logging.getLogger("rune.worker")
 
 _REMEMBERED = 20_000
 """Ended executions whose late Tasks are dropped without a look at State."""
+_AT_A_TIME = 16
+"""Plain steps after which they are sent on, so that the servers work while we do."""
 _TRIES = 3
 """Tries after which a delivery that alone finds State or Broker out of reach is the trouble itself."""
 _FIRST_REST, _LONGEST_REST = 0.2, 5.0
@@ -172,6 +174,8 @@ class Worker:
                 await self._slots.acquire()
                 delivery = await self._next(deliveries)
                 while self._together is not None and self._calm.is_set() and self._together.take(delivery):
+                    if self._together.pending >= _AT_A_TIME:
+                        await asyncio.sleep(0)
                     delivery = await self._next(deliveries)
                 self._begin(delivery)
         finally:

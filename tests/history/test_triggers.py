@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from itertools import chain
 
 import msgspec
 import pytest
@@ -15,10 +15,10 @@ from rune.history.triggers import Firing, Trigger, Triggers, firing_id
 
 
 @pytest.fixture
-async def triggers(database: Database) -> AsyncIterator[Triggers]:
+async def triggers(database: Database) -> Triggers:
     """Triggers in an empty history."""
     await migrate(database)
-    yield Triggers(database)
+    return Triggers(database)
 
 
 def hourly(id: str = "t1", due: float | None = 3600.0) -> Trigger:
@@ -81,7 +81,7 @@ async def test_of_many_masters_one_takes_on_a_due_time(triggers: Triggers) -> No
         *(triggers.claim(trigger, [3600.0], 7200.0, 3601.0, 3631.0) for _ in range(8))
     )
     assert sorted(map(len, claims)) == [0] * 7 + [1]
-    assert sum(claims, []) == [Firing("t1", 3600.0, firing_id("t1", 3600.0))]
+    assert [*chain(*claims)] == [Firing("t1", 3600.0, firing_id("t1", 3600.0))]
     assert await triggers.due(3602.0) == []
 
 
@@ -93,7 +93,7 @@ async def test_what_was_taken_on_and_not_settled_is_taken_on_by_another(triggers
     assert await triggers.abandoned(3630.0, 3660.0) == []
     # The one who had taken it on has died.
     both = await asyncio.gather(*(triggers.abandoned(3631.0, 3661.0) for _ in range(2)))
-    assert sum(both, []) == [mine]
+    assert [*chain(*both)] == [mine]
     await triggers.settle(mine, 3640.0)
     assert await triggers.abandoned(4000.0, 4030.0) == []
     assert await triggers.next_due() == 7200.0
