@@ -24,6 +24,8 @@ _ROOT = str(Path(__file__).parents[1])
 _EVERY, _ALONE = 32, 1
 """Requests at a time: to see how many there can be, and how long one takes."""
 _SECONDS = 6.0
+_BATCH_MS = "10"
+"""For how long the worker on RabbitMQ lets statuses wait, to travel together."""
 _WARM = 1.0
 
 _ECHO = """
@@ -158,7 +160,7 @@ def _servers() -> Iterator[_Server]:
     from tests.servers.postgres import postgres_server
 
     with ExitStack() as stack:
-        place = stack.enter_context(site()).place(scheduler=True)
+        place = stack.enter_context(site()).place(scheduler=True, RUNE_STATUS_BATCH_MS=_BATCH_MS)
         postgres = stack.enter_context(postgres_server())
         command = [sys.executable, "-m", "rune", "master", "--port", "0"]
         command += ["--broker", place.broker_url, "--state", place.state_url]

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from rune.history.database import Database, Row, Statement
+from rune.history.grouping import Grouped
 from rune.history.paging import Page, after, paged
 
 __all__ = ["AuditLog", "Entry"]
@@ -59,10 +60,17 @@ class AuditLog:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._adding: Grouped[Entry, None] = Grouped(self._add)
 
     async def add(self, entry: Entry) -> None:
         """Write one entry."""
-        await self._database.write(entry.statement())
+        await self._adding.ask(entry)
+
+    async def _add(self, entries: list[Entry]) -> list[None]:
+        statements = [entry.statement() for entry in entries]
+        rows = [row for statement in statements for row in statement.rows]
+        await self._database.write(Statement(statements[0].sql, rows))
+        return [None] * len(entries)
 
     async def list(
         self, limit: int, cursor: str | None = None, *, action: str = "", object: str = "", account: str = ""

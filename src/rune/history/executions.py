@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -16,6 +17,7 @@ from rune.core.ids import new_execution_id
 from rune.history.asking import Conditions
 from rune.history.database import Database, Row, Statement, as_dict
 from rune.history.events import Event, packed
+from rune.history.grouping import Grouped
 from rune.history.paging import Page, after, paged
 from rune.history.retention import forget
 from rune.history.workflows import keep_definition
@@ -120,6 +122,7 @@ _ALL = """id, workflow_id, workflow_version, definition_hash, name, status, trig
     created_by, seq"""
 _LISTED = re.sub(r" (input|result|result_refs),", r" NULL AS \1,", _ALL)
 """Without what may be large."""
+_COUNTS = "node_id, running, waiting, success, failed, stopped, last_at, resume_at, seq"
 _INSERT = """INSERT INTO history_execution (id, workflow_id, workflow_version, definition_hash, name, status,
     trigger, input, priority, created_at, parent, root, labels, created_by)
     VALUES ($1, $2, $3, $4, $5, 'pending', $6, $7, $8, $9, $10, $11, $12, $13)"""
@@ -137,6 +140,7 @@ class Executions:
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._database = database
         self._clock = clock
+        self._counting = Grouped(partial(_counts, database))
 
     # --- one ---
 
@@ -279,12 +283,25 @@ class Executions:
 
     async def nodes(self, id: str, *, after_seq: int = -1) -> dict[str, NodeCounts]:
         """The counts of every node that was reached, or of those that changed after `after_seq`."""
+        if after_seq < 0:
+            return await self._counting.ask(id)
         rows = await self._database.fetch(
-            """SELECT node_id, running, waiting, success, failed, stopped, last_at, resume_at, seq
-            FROM history_node WHERE execution_id = $1 AND seq > $2""",
-            *(id, after_seq),
+            f"SELECT {_COUNTS} FROM history_node WHERE execution_id = $1 AND seq > $2", id, after_seq
         )
         return {row["node_id"]: NodeCounts(**as_dict(row)) for row in rows}
+
+
+async def _counts(database: Database, ids: list[str]) -> list[dict[str, NodeCounts]]:
+    """The counts of the nodes of several executions, in one question."""
+    where = Conditions()
+    where.one_of("execution_id", list(dict.fromkeys(ids)))
+    found: dict[str, dict[str, NodeCounts]] = {id: {} for id in ids}
+    sql = f"SELECT execution_id, {_COUNTS} FROM history_node WHERE {where}"
+    for row in await database.fetch(sql, *where.args):
+        fields = as_dict(row)
+        execution = fields.pop("execution_id")
+        found[execution][row["node_id"]] = NodeCounts(**fields)
+    return [found[id] for id in ids]
 
 
 def _where(filter: Filter) -> Conditions:

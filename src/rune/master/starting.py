@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from msgspec import Raw
 
-from rune.core.errors import ConflictError, InfrastructureError, RuneError
+from rune.core.errors import ConflictError
 from rune.core.workflow import Workflow
 from rune.history import History
 from rune.history.asking import Conditions
 from rune.history.executions import Execution, NewExecution
+from rune.history.grouping import Grouped
 from rune.master.metrics import Metrics
 from rune.master.runtime import Runtime, Seeds
 
@@ -35,8 +36,9 @@ class Starter:
         self._executions = history.executions
         self._runtime = runtime
         self._metrics = metrics
-        self._coming: list[tuple[NewExecution, asyncio.Future[Execution]]] = []
-        self._storing: asyncio.Task[None] | None = None
+        # So they share a transaction, and the row of the definition that they often have in common. Whoever
+        # asked may have gone; then it is started later, as what was stored and never started.
+        self._storing = Grouped(history.executions.create_all, _TOGETHER)
         self._launched: list[str] = []
         self.also: Callable[[Workflow, str], Awaitable[Mapping[str, Raw]]] | None = None
         """What else an execution is given to start with."""
@@ -44,7 +46,7 @@ class Starter:
     async def start(self, flow: Workflow, new: NewExecution, seeds: Seeds = ()) -> Execution:
         """Store an execution and start it."""
         try:
-            execution = await self._stored(new)
+            execution = await self._storing.ask(new)
         except ConflictError:
             known = await self._executions.get(new.id)
             if known is None:
@@ -70,50 +72,6 @@ class Starter:
             seeds=seeds,
         )
         self._launched.append(execution.id)
-
-    async def _stored(self, new: NewExecution) -> Execution:
-        """Store an execution, together with all others that come while some are being stored.
-
-        So they share a transaction, and the row of the definition that they often have in common.
-        """
-        future: asyncio.Future[Execution] = asyncio.get_running_loop().create_future()
-        self._coming.append((new, future))
-        if self._storing is None:
-            self._storing = asyncio.create_task(self._store())
-        return await future
-
-    async def _store(self) -> None:
-        some: list[tuple[NewExecution, asyncio.Future[Execution]]] = []
-        try:
-            while self._coming:
-                some, self._coming = self._coming[:_TOGETHER], self._coming[_TOGETHER:]
-                if not await self._store_together(some):
-                    # One of them is the trouble, or all: each finds out by itself.
-                    for each in some:
-                        await self._store_together([each])
-        finally:
-            self._storing = None
-            # Nobody is left waiting, whatever has happened.
-            left, self._coming = self._coming, []
-            for _, future in (*some, *left):
-                future.cancel()
-
-    async def _store_together(self, some: list[tuple[NewExecution, asyncio.Future[Execution]]]) -> bool:
-        try:
-            made = await self._executions.create_all([new for new, _ in some])
-        except RuneError as error:
-            if len(some) > 1 and not isinstance(error, InfrastructureError):
-                return False
-            for _, future in some:
-                if not future.done():
-                    # Each its own, for each caller adds its own traceback.
-                    future.set_exception(type(error)(*error.args))
-            return True
-        for (_, future), execution in zip(some, made, strict=True):
-            # Whoever asked may have gone; then it is started later, as what was stored and never started.
-            if not future.done():
-                future.set_result(execution)
-        return True
 
     async def mark(self) -> None:
         """Mark what was started as running, unless its first step has been recorded and did so.
