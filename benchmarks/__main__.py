@@ -53,12 +53,13 @@ def main() -> None:
     peak = max(large["megabytes"] for large in larges)
     table.add(Measure("  its peak memory", peak, "MB", at_most=400))
 
-    measure_serving()
-
     table = Table("Expressions, once compiled")
     table.add(Measure(TYPICAL, microseconds(), "µs", at_most=3))
 
+    measure_serving()
+    measure_serving(distributed=True)
     measure_recording()
+    measure_recording(postgres=True)
     measure_viewers()
 
 

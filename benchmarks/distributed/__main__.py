@@ -16,7 +16,6 @@ from benchmarks.distributed.runs import LENGTH, Bench, bench, latencies
 from benchmarks.distributed.site import Site, site
 from benchmarks.distributed.timers import arming, lateness, percentile
 from benchmarks.measures import Measure, Table
-from benchmarks.recording import measure_recording
 from rune import __version__
 
 BATCH_MS = 50
@@ -127,8 +126,6 @@ def main() -> None:
     python = f"{platform.python_implementation()} {platform.python_version()}"
     print(f"Rune {__version__}, {python}, {platform.system()}, {os.cpu_count()} cores", flush=True)
     asyncio.run(measure(sizes))
-    if sizes is not QUICK:
-        measure_recording(postgres=True)
 
 
 if __name__ == "__main__":
