@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rune.core.errors import InfrastructureError
-from rune.history.executions import Executions, NewExecution
+from rune.history.executions import NewExecution
 from tests.master.client import Api, flow_of, sleeper
 
 _FAN_OUT = {
@@ -268,10 +268,10 @@ async def test_of_several_stored_together_one_that_is_there_already_harms_none(s
 async def test_while_the_history_is_away_nobody_is_left_waiting(
     small: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fail(self: Executions, several: Any) -> None:
+    async def fail(*statements: Any) -> None:
         raise InfrastructureError("the database is away")
 
-    monkeypatch.setattr(Executions, "create_all", fail)
+    monkeypatch.setattr(small.master.history.database, "write", fail)
     posts = (small.post("/api/executions", {"definition": flow_of({"id": "a"})}) for _ in range(5))
     for answer in await asyncio.gather(*posts):
         answer.problem(503, "OUT_OF_REACH")

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import Any
 
+import msgspec
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from rune.core.errors import InfrastructureError
 from rune.history.audit import AuditLog, Entry
 from rune.master.security.roles import Principal, Role
 
 __all__ = ["AuditTrail", "audit", "entry_for"]
+
+logger = logging.getLogger(__name__)
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _LONGEST = 500
@@ -73,7 +78,14 @@ class AuditTrail:
         finally:
             connection = HTTPConnection(scope)
             if _is_untold(connection, status):
-                await self._log.add(_told_by_route(connection, status))
+                await self._add(_told_by_route(connection, status))
+
+    async def _add(self, entry: Entry) -> None:
+        try:
+            await self._log.add(entry)
+        except InfrastructureError as error:
+            # The answer has been sent; what the database cannot take, the log keeps.
+            logger.error("%s; not in the audit trail: %s", error, msgspec.json.encode(entry).decode())
 
 
 def _is_untold(connection: HTTPConnection, status: int) -> bool:
