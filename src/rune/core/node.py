@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rune.core.outcome import Outcome
     from rune.core.workflow import Retry
 
-__all__ = ["Gathered", "NodeType", "Role", "StepContext"]
+__all__ = ["Gathered", "NodeType", "Portion", "Role", "StepContext"]
 
 
 class Role(Enum):
@@ -42,6 +42,16 @@ class Gathered(msgspec.Struct, frozen=True):
     """(sum, count, least, greatest) of each folded number."""
     winner: str | None = None
     """The node whose branch opened a merge that did not wait for all."""
+
+
+class Portion(msgspec.Struct, frozen=True):
+    """Some items of a lazy source, and where to read on."""
+
+    items: list[Any]
+    position: Any = None
+    """Where the next portion begins, as JSON; None: there is no more."""
+    labels: list[str] | None = None
+    keys: list[str] | None = None
 
 
 class StepContext(Protocol):
@@ -142,6 +152,16 @@ class NodeType(msgspec.Struct, kw_only=True):
 
     async def run(self, context: StepContext) -> Outcome:
         """Do the work of one step."""
+        raise NotImplementedError
+
+    @classmethod
+    async def read(
+        cls, context: StepContext, source: Mapping[str, Any], position: Any, index: int, wanted: int
+    ) -> Portion:
+        """Of a split: some items of the lazy source that it described, from a position on.
+
+        `index` is that of the first of them; about `wanted` are of use. A position of None is the beginning.
+        """
         raise NotImplementedError
 
     def retry_policy(self) -> Retry | None:

@@ -48,14 +48,20 @@ class Sleep(msgspec.Struct, frozen=True, tag="sleep", omit_defaults=True):
 
 
 class Source(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where the items of a fan-out come from: a list by value, a stored list, or a range."""
+    """Where the items of a fan-out come from: a list by value, a stored list, a range, or what is read lazily."""
 
     items: list[Any] | None = None
     stored: str = ""
-    """Hash of a stored JSON array."""
+    """Hash of a stored list of items; of a lazy source, of the portion read last."""
     start: int = 0
     stop: int = 0
     stride: int = 1
+    lazy: dict[str, Any] | None = None
+    """What to read items from, portion by portion: the split's own description, fixed when it opens."""
+    position: Any = None
+    """Of a lazy source: where the next portion begins; None at first."""
+    at: int = 0
+    """Of a lazy source: the index of the first item of the stored portion."""
 
     def __len__(self) -> int:
         if self.items is not None:
