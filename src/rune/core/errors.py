@@ -76,12 +76,15 @@ class NodeError(RuneError):
         details: dict[str, Any] | None = None,
         *,
         retryable: bool = False,
+        tells: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.code = code
         self.details = details
         self.retryable = retryable
+        self.tells = tells
+        """What its status tells besides the error."""
 
 
 class EngineError(NodeError):

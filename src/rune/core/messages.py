@@ -87,6 +87,8 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     attempt: int = 1
     cursor: tuple[int, int] | None = None
     """Items [from, to) that a refill publishes."""
+    expires: float = 0.0
+    """When it has waited too long to be started; 0 is never."""
     entry: str = ""
     """The node at which the execution was started by hand, from which joins count."""
     started_at: float = 0.0

@@ -37,6 +37,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed", omit_defaults=True):
     engine: bool = False
     """The engine could not go on, rather than the node: `halt` then ends as `failed`, not `halted`."""
     reused: bool = False
+    details: dict[str, Any] | None = None
     """As above."""
 
 

@@ -107,7 +107,7 @@ class Step(Struct, frozen=True, gc=False):
             edge=branch.edge,
             path=branch.path,
             twigs=(),
-            **{"phase": "run", "attempt": 1, "cursor": None, "details": NULL, **changes},
+            **{"phase": "run", "attempt": 1, "cursor": None, "details": NULL, "expires": 0.0, **changes},
         )
 
 

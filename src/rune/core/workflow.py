@@ -11,7 +11,7 @@ import msgspec
 from rune.core.node import NodeType, Role
 from rune.core.paths import Paths
 
-__all__ = ["Edge", "ErrorPolicy", "Node", "Retry", "Workflow"]
+__all__ = ["Edge", "ErrorPolicy", "Job", "Node", "Retry", "Workflow"]
 
 
 Port = str | tuple[str, ...] | None
@@ -36,6 +36,17 @@ class Retry(msgspec.Struct, frozen=True):
         """Seconds between the failure of `attempt` (from 1) and the next one."""
         factors = {"fixed": 1.0, "linear": float(attempt), "exponential": 2.0 ** min(attempt - 1, 32)}
         return min(self.delay * factors[self.backoff], self.max_delay)
+
+
+class Job(msgspec.Struct, frozen=True):
+    """How long a step may wait to be run, and how it is given up when its workers die; None is as usual."""
+
+    queue: float | None = None
+    """Seconds that an item may wait in the queue before it starts."""
+    lease: float | None = None
+    """Seconds without a sign of life after which its worker is taken for dead."""
+    starts: int | None = None
+    """Starts in all before it is given up."""
 
 
 class Edge(msgspec.Struct, frozen=True):
@@ -70,6 +81,7 @@ class Node(msgspec.Struct, frozen=True):
     """A second run gives the same outcome: the type is pure and no expression asks the clock."""
     pool: str = ""
     """The workers that run it; empty is everybody."""
+    job: Job = Job()
 
     @property
     def role(self) -> Role:

@@ -101,9 +101,11 @@ class Carrier:
 
     def _again(self, step: Step, rest: float) -> TryAgain:
         number = step.task.attempt
-        task = step.task_for(step.node.id, step.branch, attempt=number + 1)
+        due, queue = self._clock() + rest, step.node.job.queue
+        expires = due + queue if queue else 0.0
+        task = step.task_for(step.node.id, step.branch, attempt=number + 1, expires=expires)
         id = derive(step.branch.step, "~again", str(number))
-        return TryAgain(number, Timer(id, self._clock() + rest, encode(task)))
+        return TryAgain(number, Timer(id, due, encode(task)))
 
     async def _stored(self, step: Step, outcome: Done | FanOut) -> Outcome:
         """A large outcome, stored: what is left of it is where."""

@@ -89,7 +89,12 @@ class Items:
         children = self._branches(step, branch, items, edges, outer, total, start)
         if any(weight(raw) > FAN_OUT_INLINE for raw in items.items):
             children = await self._values.fold_all(step.task.execution_id, children)
-        return [*pack(step.task, children, fan_out.batch or _batch_size(total)), *rest]
+        tasks = pack(step.task, children, fan_out.batch or _batch_size(total))
+        return [*(self._expiring(step, task) for task in tasks), *rest]
+
+    def _expiring(self, step: Step, task: Task) -> Task:
+        queue = step.flow.nodes[task.current_node].job.queue
+        return msgspec.structs.replace(task, expires=step.now + queue) if queue else task
 
     async def _read(self, execution: str, fan_out: FanOut, start: int, stop: int) -> _Stored:
         source = fan_out.source

@@ -287,7 +287,9 @@ class Engine:
     async def _run(self, delivery: Delivery, steps: list[Step]) -> None:
         if delivery.redelivered and len(steps) > 1:
             # One of them may be what killed a worker: from here on each travels alone.
-            apart = [s.task_for(s.node.id, s.branch, attempt=s.task.attempt) for s in steps]
+            apart = [
+                s.task_for(s.node.id, s.branch, attempt=s.task.attempt, expires=s.task.expires) for s in steps
+            ]
             await self.broker.finish(delivery, apart)
             return
         self._statuses.running(steps)
@@ -308,7 +310,7 @@ class Engine:
     async def _run_leased(self, delivery: Delivery, steps: list[Step]) -> None:
         """Run the steps that nobody else runs or has run."""
         execution = steps[0].task.execution_id
-        until = self._clock() + self._settings.lease
+        until = self._clock() + (steps[0].node.job.lease or self._settings.lease)
         asked = [(step.branch.step, scope_of(step.branch.lineage)) for step in steps]
         leases = await self.state.lease(execution, asked, steps[0].task.attempt, until)
         ready: list[tuple[Step, bytes | None]] = []
@@ -377,7 +379,7 @@ class Engine:
 
     async def _hold(self, delivery: Delivery, steps: list[Step]) -> None:
         """Give a delivery back that takes long: the lease and a timer at its end watch over the step."""
-        at = self._clock() + self._settings.lease
+        at = self._clock() + (steps[0].node.job.lease or self._settings.lease)
         for step in steps:
             await self._come_back(step, at)
         await self.broker.finish(delivery)

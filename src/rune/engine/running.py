@@ -114,17 +114,25 @@ class Runner:
         started = self._clock()
         if record is not None:
             return Attempt(decode_outcome(record), started, replayed=True)
-        if step.fence >= self._settings.max_starts > 0:
+        job = step.node.job
+        if step.fence >= (job.starts or self._settings.max_starts) > 0:
             error = EngineError(
                 f"its worker died {step.fence - 1} times while running it",
-                "WORKER_LOST",
+                "SHARD_EXPIRED" if job.starts else "WORKER_LOST",
                 {"starts": step.fence},
             )
             return self._failed(step, error, started, None)
+        work = self._in_turn(step, values)
+        return await (self._kept_alive(step, state, work) if step.fence else work)
+
+    async def _in_turn(self, step: Step, values: Values) -> Attempt:
+        """Run one step when there is room, unless it has waited too long by then."""
         async with self._slots:
-            if not step.fence:
-                return await self._try(step, values)
-            return await self._kept_alive(step, state, self._try(step, values))
+            now, expires = self._clock(), step.task.expires
+            if expires and now > expires:
+                message = f"it waited for more than {step.node.job.queue:g} s to be started"
+                return self._failed(step, NodeError(message, "SHARD_EXPIRED"), now, step.node.retry)
+            return await self._try(step, values)
 
     async def _try(self, step: Step, values: Values) -> Attempt:
         started = self._clock()
@@ -150,12 +158,13 @@ class Runner:
     async def _kept_alive(self, step: Step, state: State, work: Awaitable[Attempt]) -> Attempt:
         """Renew the lease for as long as the step runs."""
         task = asyncio.ensure_future(work)
+        lease = step.node.job.lease or self._settings.lease
         try:
             while True:
-                done, _ = await asyncio.wait({task}, timeout=self._settings.lease / 4)
+                done, _ = await asyncio.wait({task}, timeout=lease / 4)
                 if done:
                     return task.result()
-                until = self._clock() + self._settings.lease
+                until = self._clock() + lease
                 await state.renew(step.task.execution_id, step.branch.step, step.fence, until)
         finally:
             task.cancel()
@@ -175,7 +184,8 @@ class Runner:
         wanted = node.retry is not None or (isinstance(error, NodeError) and error.retryable)
         if wanted and policy is not None and step.task.attempt < policy.attempts:
             retry_in = policy.rest(step.task.attempt)
-        return Attempt(Failed(info, isinstance(error, EngineError)), started, retry_in)
+        tells = error.tells if isinstance(error, NodeError) else None
+        return Attempt(Failed(info, isinstance(error, EngineError), details=tells), started, retry_in)
 
 
 class _Context(Struct, eq=False, gc=False):

@@ -65,7 +65,8 @@ class Statuses:
             return
         at = iso(self._clock())
         if steps[0].node.role is Role.PLAIN:
-            self._broker.emit([_status(step, "running", at, 0) for step in steps])
+            queued = _queued(steps[0])
+            self._broker.emit([_status(step, "running", at, 0, details=queued) for step in steps])
         else:
             told = [(step, _join_of(step), _closed_by(step)) for step in steps]
             self._broker.emit(
@@ -108,13 +109,17 @@ class Statuses:
         ms = max(0, round((now - attempt.started) * 1000))
         answer = follow.answer
         if attempt.retry_in is not None and follow.outcome is None and isinstance(attempt.outcome, Failed):
-            details = {"retry_at": iso(now + attempt.retry_in), "attempt": step.task.attempt}
+            details = {
+                **(attempt.outcome.details or {}),
+                "retry_at": iso(now + attempt.retry_in),
+                "attempt": step.task.attempt,
+            }
             return _status(step, "failed", at, ms, error=attempt.outcome.error, details=details)
         match follow.outcome:
             case Done() as done:
                 return _success(step, done, at, ms)
-            case Failed(error=error, reused=reused):
-                manner = _REUSED if reused else None
+            case Failed(error=error, reused=reused, details=told):
+                manner = {**(told or {}), **_REUSED} if reused else told
                 join = _join_of(step) if step.node.role in _JOINS else ""
                 handled = not join and step.node.error.type != "halt"
                 return _status(
@@ -148,6 +153,12 @@ class Statuses:
             "skipped": progress.skipped,
         }
         return _status(step, "waiting", at, ms, details=details, join=_join_of(step))
+
+
+def _queued(step: Step) -> dict[str, Any] | None:
+    """Since when steps that may wait too long have waited."""
+    expires, queue = step.task.expires, step.node.job.queue
+    return {"queued_at": iso(expires - queue)} if expires and queue else None
 
 
 def _join_of(step: Step) -> str:

@@ -7,6 +7,7 @@ and writes its answer, one JSON object, into the pipe.
 
 import array
 import contextlib
+import ctypes
 import io
 import json
 import os
@@ -56,6 +57,7 @@ def _child(request: dict, pipe: io.BufferedWriter) -> None:  # type: ignore[type
     pipe.write(b"%d\n" % os.getpid())
     pipe.flush()
     os.setsid()
+    _die_with_parent()
     _limit(request["limits"])
     printed = io.StringIO()
     quiet = os.open(os.devnull, os.O_RDWR)
@@ -68,6 +70,13 @@ def _child(request: dict, pipe: io.BufferedWriter) -> None:  # type: ignore[type
     except BaseException as error:  # noqa: BLE001 - user code may raise anything, and this process is its own
         data = json.dumps({"error": _told(error), "printed": printed.getvalue()[:_MOST]})
     pipe.write(data.encode("utf-8", "replace"))
+
+
+def _die_with_parent() -> None:
+    """Have the kernel end this process when the one it was forked from is gone: its worker has died."""
+    if sys.platform == "linux":
+        death = 1  # PR_SET_PDEATHSIG
+        ctypes.CDLL(None).prctl(death, signal.SIGKILL)
 
 
 def _limit(limits: dict) -> None:  # type: ignore[type-arg]

@@ -96,7 +96,7 @@ class Python:
         return self._channel
 
     async def close(self) -> None:
-        """End the server; what still runs ends by its own alarm."""
+        """End the server, and with it what still runs."""
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.close()

@@ -12,7 +12,7 @@ from rune.core.expressions import Template, suggest
 from rune.core.parameters import Parameters
 from rune.core.playbook.program import Arc, Loop, Program, Task
 from rune.core.playbook.routing import END
-from rune.core.workflow import Edge, Node, Retry, Workflow
+from rune.core.workflow import Edge, Job, Node, Retry, Workflow
 from rune.formats.graph import Registry
 from rune.formats.places import Path
 from rune.formats.playbook.rules import DIALECT, compile_task, template
@@ -22,6 +22,9 @@ from rune.formats.shape import Problems, tidy
 __all__ = ["check_playbook", "is_playbook"]
 
 _SHARED = ("vars", "ctx")
+_USUAL = Job()
+_LEASE = 120.0
+"""Seconds without a sign of life after which a step's worker is taken for dead, unless it says otherwise."""
 
 
 def is_playbook(data: Mapping[str, Any]) -> bool:
@@ -132,7 +135,8 @@ class _Compiler:
         program, read = self._program(step)
         fields = {"program": program, "steps": self._outputs}
         if step.fanout is None:
-            self._add(step.name, "playbook.pipeline", step.name, fields, read, step.pool)
+            job = Job(lease=step.lease or _LEASE)
+            self._add(step.name, "playbook.pipeline", step.name, fields, read, step.pool, job=job)
             self._leave(step.name, step, program)
             return
         body, joining = f"{step.name}~shard", f"{step.name}~join"
@@ -148,8 +152,11 @@ class _Compiler:
         joined = {**fields, "reducers": policy.reducers, "allow_partial": policy.allow_partial}
         self._add(step.name, "playbook.enter", step.name, fields, read)
         self._add(opening, "playbook.open", f"{step.name}: open", opened, read)
-        job = Retry(policy.max_job_retries + 1)
-        self._add(body, "playbook.shard", f"{step.name}: shard", fields, [*read, "$item"], step.pool, job)
+        # The start that finds it given up is one more.
+        job = Job(policy.queue_ttl, step.lease or _LEASE, policy.max_job_retries + 2)
+        again = Retry(policy.max_job_retries + 1)
+        shown = f"{step.name}: shard"
+        self._add(body, "playbook.shard", shown, fields, [*read, "$item"], step.pool, again, job=job)
         self._add(joining, "playbook.join", f"{step.name}: join", joined, read)
         self._edge(step.name, opening)
         self._edge(step.name, "~ended", END)
@@ -221,6 +228,7 @@ class _Compiler:
         pool: str = "",
         retry: Retry | None = None,
         trigger: bool = False,
+        job: Job = _USUAL,
     ) -> None:
         type = self._registry.get(type_name)
         if type is None:
@@ -239,6 +247,7 @@ class _Compiler:
                 trigger=trigger,
                 deterministic=type.pure,
                 pool=pool,
+                job=job,
             )
         )
 

@@ -98,10 +98,11 @@ class Shard(Pipeline, kw_only=True):
                 results, shared = await run.shard(memory, context.value("$item"), frame.item_index)
         except TimeoutError as error:
             message = f"the shard took longer than {program.timeout:g} s"
-            raise NodeError(message, "STEP_TIMEOUT", identity) from error
+            raise NodeError(message, "STEP_TIMEOUT", identity, tells={"tasks": run.told}) from error
         except NodeError as error:
             # A shard is tried again as a whole.
-            raise NodeError(error.message, error.code, {**(error.details or {}), **identity}) from error
+            details = {**(error.details or {}), **identity}
+            raise NodeError(error.message, error.code, details, tells={"tasks": run.told}) from error
         return Done({"results": results, "shared": shared}, details={**identity, "tasks": run.told})
 
 
@@ -193,7 +194,7 @@ class _Run:
         return f"{place[0]}.{place[1]}.{self._visits[place]}"
 
     async def _call(self, call: Call, memory: Memory) -> dict[str, Any]:
-        started = time.perf_counter()
+        at, started = self._context.now(), time.perf_counter()
         try:
             tool = call.task.parameters.resolve(memory)
             view = ToolView(self._context, memory, call.task.label, self._visit(call, memory))
@@ -207,6 +208,7 @@ class _Run:
         if len(self.told) < _TOLD:
             self.told.append(
                 {
+                    "at": at,
                     "task": call.task.label,
                     "kind": call.task.kind,
                     "status": outcome["status"],
