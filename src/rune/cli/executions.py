@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -108,10 +109,12 @@ def start(
 @command.command("events", cls=Command)
 @click.argument("execution")
 @click.option("--limit", type=click.IntRange(1), help="How many at most.")
+@click.option("--engine", is_flag=True, help="Of a playbook: the events of the engine below it.")
 @with_remote
-def events(remote: Remote, as_json: bool, execution: str, limit: int | None) -> None:
-    """List everything that happened, in order."""
-    found = remote.pages(path("executions", execution, "events"), limit)
+def events(remote: Remote, as_json: bool, execution: str, limit: int | None, engine: bool) -> None:
+    """List everything that happened, in order; of a playbook in its own words."""
+    query = {"view": "engine"} if engine else {}
+    found = remote.pages(path("executions", execution, "events"), limit, **query)
     if as_json:
         print_json(found)
         return
@@ -122,7 +125,7 @@ def events(remote: Remote, as_json: bool, execution: str, limit: int | None) -> 
                 event["seq"],
                 shown_time(event["at"]),
                 event["kind"],
-                event["node"],
+                _place(event),
                 event["item"],
                 event["duration_ms"] or "",
                 (event["error"] or {}).get("message"),
@@ -130,6 +133,12 @@ def events(remote: Remote, as_json: bool, execution: str, limit: int | None) -> 
             for event in found
         ),
     )
+
+
+def _place(event: Mapping[str, Any]) -> str | None:
+    """The node, and of a playbook's step the task."""
+    task = (event["details"] or {}).get("task")
+    return f"{event['node']}.{task}" if task else event["node"]
 
 
 @command.command("logs", cls=Command)

@@ -129,7 +129,8 @@ class Statuses:
                 resume_at = iso(until) if until is not None else None
                 return _status(step, "waiting", at, ms, output=output, details={"resume_at": resume_at})
             case FanOut(source=source):
-                return _status(step, "success", at, ms, output=Raw(b'{"count":%d}' % len(source)))
+                count = Raw(b'{"count":%d}' % len(source))
+                return _status(step, "success", at, ms, output=count, details={"count": len(source)})
             case Join() if answer.arrived and not answer.opened:
                 arrived, expected = answer.arrived
                 details = {"arrived": arrived, "expected": expected}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
@@ -14,6 +14,7 @@ from rune.history.events import Event as Happening
 from rune.master.answering import answer, iso, listed
 from rune.master.paging import DEFAULT_LIMIT, After, Limit, sealed, unsealed
 from rune.master.problems import answers, conflict
+from rune.master.projection import is_playbook, list_projected
 from rune.master.results import streamed_result
 from rune.master.routes.executions import existing
 from rune.master.schemas import ExecutionId, Page
@@ -28,6 +29,10 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/api/executions/{id}", tags=["executions"], dependencies=[needs(Role.VIEWER)])
 
+ViewQuery = Annotated[
+    Literal["engine", "playbook"] | None,
+    Query(description="The engine's own events, or those of the playbook, which are the default for one."),
+]
 NodeQuery = Annotated[str | None, Query(pattern=r"^[^\x00]{1,300}$", description="Only of this node.")]
 
 
@@ -76,12 +81,20 @@ async def list_events(
     request: Request,
     id: ExecutionId,
     node: NodeQuery = None,
+    view: ViewQuery = None,
     limit: Limit = DEFAULT_LIMIT,
     after: After = None,
 ) -> Response:
     """Everything that happened, in the order in which it became known."""
-    items, next = await _happenings(request, id, node, limit, after, "events")
-    return listed(map(_event, items), next)
+    master: Master = request.app.state.master
+    definition = await master.history.executions.definition(id) if view != "engine" else None
+    flow = None if definition is None else master.flows.flow(definition.encode())
+    if flow is None or not is_playbook(flow):
+        items, next = await _happenings(request, id, node, limit, after, "events")
+        return listed(map(_event, items), next)
+    cursor = unsealed("playbook events", after)
+    page = await list_projected(master.history, id, flow, cursor=cursor, limit=limit, node=node)
+    return listed(map(_event, page.items), sealed("playbook events", page.next))
 
 
 @router.get("/logs", response_model=Page[LogLine], responses=answers(404))
