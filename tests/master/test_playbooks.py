@@ -104,6 +104,7 @@ async def test_a_playbook_tells_what_happened_in_its_own_words(small: Api) -> No
         (None, "playbook.completed"),
     ]
     assert rest[1]["details"]["shards"] == 2
+    assert {event["item"] for event in rest} == {None}
     (loop,) = {e["details"]["loop_id"] for e in events if "loop_id" in (e["details"] or {})}
     fanin = {"loop_id": loop, "status": "partial", "succeeded": 1, "failed": 1}
     assert rest[2]["details"] == fanin

@@ -37,7 +37,11 @@ class Taxonomy:
             return [replace(event, kind=f"playbook.{kind}")]
         tell = self._tellers.get(self._types.get(event.node, ""))
         step = event.node.partition("~")[0]
-        return [replace(one, node=step) for one in tell(event)] if tell else []
+        if tell is None:
+            return []
+        # That all tokens live in one item of a split is the engine's business.
+        barrier, item = (event.barrier, event.item) if tell == self._shard else ("", None)
+        return [replace(one, node=step, barrier=barrier, item=item) for one in tell(event)]
 
     def _pipeline(self, event: Event) -> Iterator[Event]:
         if event.kind == "running":
