@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from rune.core.errors import InfrastructureError
-from rune.core.ids import new_execution_id
+from rune.core.ids import is_child, new_execution_id
 from rune.core.messages import CompletionMessage, NodeStatusMessage, Task, decode_task
 from rune.core.ports import Broker, State
 from rune.core.registry import Registry
@@ -79,6 +79,8 @@ class Embedded:
         """Completions until they are acknowledged."""
         self._news = asyncio.Condition()
         self._hearers: list[Callable[[CompletionMessage], None]] = []
+        self._heeds_children = False
+        """Whether somebody wants to hear also how executions ended that others have started."""
         self._started: dict[str, tuple[str, float]] = {}
         """Workflow and start of the executions that were started here."""
         self._loops: list[asyncio.Task[None]] = []
@@ -110,7 +112,7 @@ class Embedded:
 
             rune = cls(settings, registry, MemoryBroker(), MemoryState(), credentials, services)
             if held:
-                rune.taking.clear()
+                rune._hold()
             async with rune._running():
                 yield rune
             return
@@ -121,7 +123,7 @@ class Embedded:
             rune = cls(settings, registry, broker, state, credentials, services)
             rune.database = state.database
             if held:
-                rune.taking.clear()
+                rune._hold()
             async with rune._running():
                 yield rune
 
@@ -139,6 +141,10 @@ class Embedded:
 
     async def _collect(self) -> None:
         async for completion in self.broker.completions():
+            if is_child(completion.execution_id) and not self._heeds_children:
+                # Whoever called it has been told, and nobody else asks.
+                await self.broker.completed(completion)
+                continue
             async with self._news:
                 self._ended[completion.execution_id] = completion
                 if len(self._ended) > _KEPT:
@@ -146,6 +152,10 @@ class Embedded:
                 self._news.notify_all()
             for hearer in self._hearers:
                 hearer(completion)
+
+    def _hold(self) -> None:
+        self.taking.clear()
+        self._heeds_children = True
 
     async def _opened(self) -> None:
         await self.taking.wait()
@@ -212,10 +222,11 @@ class Embedded:
         return await self.state.live()
 
     async def unfinished(self) -> list[str]:
-        """The executions that have not ended, and those whose end nobody has acknowledged."""
+        """The executions that have not ended or been acknowledged; not those that others have called."""
         # Let the completions that are stored already come in first.
         await asyncio.sleep(0)
-        return list(dict.fromkeys([*await self.state.live(), *self._ended]))
+        known = dict.fromkeys([*await self.state.live(), *self._ended])
+        return [execution for execution in known if not is_child(execution)]
 
     def listen(self, listener: Listener) -> None:
         """Have every status told to `listener`, in lists."""

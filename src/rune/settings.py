@@ -36,7 +36,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     credentials: str | None = None
     """JSON, or the path of a JSON file, with credentials by id."""
     artifacts: str | None = None
-    """The directory of the files that playbooks leave; None is one in the user's state directory."""
+    """The directory of files that playbooks leave and sources read; None is one in the state directory."""
     concurrency: Count = 64
     """Tasks, and steps with effects, that run at the same time."""
     prefetch: Count = 128

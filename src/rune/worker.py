@@ -79,7 +79,11 @@ class Worker:
             self._together = Together(engine, finish_all, self._begin_alone, self._finished)
         self._running: dict[asyncio.Task[None], Delivery] = {}
         self._slots = asyncio.Semaphore(settings.concurrency)
+        self._resting: set[asyncio.Task[None]] = set()
+        """Deliveries that only wait for other executions, and have given their slot back."""
         self._alone = asyncio.Lock()
+        self._alone_in: asyncio.Task[None] | None = None
+        """Whoever has the lock."""
         self._troubled = 0
         """Deliveries that wait for State or Broker to come back."""
         self._heard = 0
@@ -93,6 +97,7 @@ class Worker:
         """Take and handle deliveries until stopped, or until State or Broker is out of reach."""
         await self.catch_up()
         self._engine.on_end = self._ended_here
+        self._engine.on_rest = self._rest
         self._broken = asyncio.get_running_loop().create_future()
         intake = asyncio.ensure_future(self._take())
         stopping = asyncio.ensure_future(self._stopping.wait())
@@ -202,9 +207,35 @@ class Worker:
         for _ in range(count):
             self.durations.add(seconds)
 
+    def _rest(self) -> None:
+        """Make room for the executions that the delivery which is being handled waits for."""
+        task = asyncio.current_task()
+        if task in self._running and task not in self._resting:
+            self._resting.add(task)
+            self._slots.release()
+            if self._alone_in is task:
+                self._be_joined()
+
+    async def _handle_alone(self, delivery: Delivery) -> None:
+        task = asyncio.current_task()
+        await self._alone.acquire()
+        self._alone_in = task
+        try:
+            await self._engine.handle(delivery)
+        finally:
+            if self._alone_in is task:
+                self._be_joined()
+
+    def _be_joined(self) -> None:
+        self._alone_in = None
+        self._alone.release()
+
     def _done(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)
-        self._slots.release()
+        if task in self._resting:
+            self._resting.remove(task)
+        else:
+            self._slots.release()
         if task.cancelled() or self._broken is None or self._broken.done():
             return
         error = task.exception()
@@ -286,8 +317,7 @@ class Worker:
         try:
             if delivery.redelivered:
                 # It may be what killed a worker: let it not take others along.
-                async with self._alone:
-                    await self._engine.handle(delivery)
+                await self._handle_alone(delivery)
             else:
                 await self._engine.handle(delivery)
         except asyncio.CancelledError as error:

@@ -24,6 +24,7 @@ from rune.core.ports import (
     Commit,
     End,
     Expire,
+    Extend,
     Open,
     Place,
     Record,
@@ -121,7 +122,17 @@ def openings(draw: st.DrawFn) -> Commit:
         draw(st.none() | timers),
         b"refill",
     )
+    if draw(st.booleans()):
+        operation = msgspec.structs.replace(operation, total=0, published=0, window=2, lazy=True)
     return Commit(draw(steps), place, [operation])
+
+
+@st.composite
+def readings(draw: st.DrawFn) -> Commit:
+    barrier, place = draw(st.sampled_from(sorted(BARRIERS.items())))
+    tasks = st.sampled_from([b"", b"another"])
+    extend = Extend(draw(st.integers(0, 2)), draw(st.booleans()), draw(tasks), draw(tasks), draw(errors))
+    return Commit(draw(steps), place, [extend], reads=barrier)
 
 
 Call = Callable[[State, Clock], Awaitable[Any]]
@@ -155,7 +166,7 @@ def _timed(name: str) -> Call:
 
 
 calls: st.SearchStrategy[Call] = st.one_of(
-    st.lists(st.one_of(commits, ended_items, openings()), min_size=1, max_size=4).map(
+    st.lists(st.one_of(commits, ended_items, openings(), readings()), min_size=1, max_size=4).map(
         lambda c: _call("apply", c)
     ),
     st.lists(ended_items, min_size=3, max_size=8).map(lambda c: _call("apply", c)),

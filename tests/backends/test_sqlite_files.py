@@ -14,6 +14,7 @@ import pytest
 from rune.backends.sqlite import open_sqlite
 from rune.backends.sqlite.opening import VERSION
 from rune.core.errors import InfrastructureError
+from rune.core.ports import Commit, Settle
 
 
 async def refused(path: Path) -> str:
@@ -61,6 +62,38 @@ async def test_another_version_is_refused_and_left_alone(tmp_path: Path) -> None
     assert f"has version 999, and this Rune reads version {VERSION}" in why
     assert "--db" in why
     assert path.read_bytes() == before
+
+
+async def test_a_file_of_an_older_version_is_brought_up(tmp_path: Path) -> None:
+    path = tmp_path / "rune.db"
+    schema = Path(__file__).with_name("schema_1.sql").read_text(encoding="utf-8")
+    connection = sqlite3.connect(path)
+    connection.executescript(schema)
+    connection.close()
+    sql(
+        path,
+        f"PRAGMA application_id = {int.from_bytes(b'Rune')}",
+        "PRAGMA user_version = 1",
+        "INSERT INTO barrier VALUES ('exec_1', 'b', '', 1, 1, NULL, 0, 0, 1, '', CAST('r' AS BLOB), x'')",
+        "INSERT INTO tally VALUES ('exec_1', 'b', 1, 0, 0, 0, 0, '', '', CAST('[]' AS BLOB), NULL)",
+    )
+    async with open_sqlite(str(path)) as (_, state):
+        (answer,) = await state.apply("exec_1", [Commit("item", (("b", 0),), [Settle(-1, b"1")])])
+        assert answer.release == b"r"
+    new = tmp_path / "new.db"
+    await make(new)
+    assert columns(path) == columns(new)
+
+
+def columns(path: Path) -> set[tuple[str, str]]:
+    """The columns of all tables, and the version."""
+    connection = sqlite3.connect(path)
+    found = connection.execute(
+        "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table'"
+    ).fetchall()
+    version = connection.execute("PRAGMA user_version").fetchone()
+    connection.close()
+    return {*found, ("version", *version)}
 
 
 async def test_another_version_without_tables_is_refused(tmp_path: Path) -> None:

@@ -640,6 +640,43 @@ async def test_a_timer_can_be_taken_out_of_its_turn(state: State, clock: Clock) 
     assert await state.release(E, "other") is None
 
 
+async def test_timers_that_are_never_due_are_found_and_can_be_discharged(state: State, clock: Clock) -> None:
+    await arm(state, "due", clock.now + 1)
+    await arm(state, "other", None, execution="exec_2")
+    names = {f"t{i:04}" for i in range(1200)}
+    await state.apply(
+        E, [Commit("s", ROOT, [Arm(Timer(name, None, b"x", name > "t0600"))]) for name in names]
+    )
+
+    async def undue() -> dict[str, Timer]:
+        found: dict[str, Timer] = {}
+        cursor = ""
+        while True:
+            some, cursor = await state.undue(E, cursor)
+            found |= {timer.id: timer for timer in some}
+            if not cursor:
+                return found
+
+    found = await undue()
+    assert found.keys() == names
+    assert found["t0601"] == Timer("t0601", None, b"x", True, E)
+    assert found["t0600"] == Timer("t0600", None, b"x", False, E)
+    one = await state.release(E, "t0600")
+    assert one is not None
+    await state.wake(E, "t0601", b"y", clock.now)
+    for _ in range(2):
+        await state.discharge([one, found["t0602"], found["t0601"]])
+    assert (await undue()).keys() == names - {"t0600", "t0601", "t0602"}
+    assert await state.release(E, "t0601") is not None, "what was woken meanwhile is due, and stays"
+    assert await state.undue("unknown", "") in (([], ""), ([], "timers:0"))
+
+
+async def test_a_timer_armed_just_before_the_sleep_ends_it(state: State, clock: Clock) -> None:
+    assert await state.next_due() is None
+    await arm(state, "t", clock.now)
+    await asyncio.wait_for(state.armed(60), 5)
+
+
 async def test_an_earlier_timer_wakes_the_sleeper(state: State, clock: Clock) -> None:
     await arm(state, "late", clock.now + 100)
     assert await state.next_due() == clock.now + 100

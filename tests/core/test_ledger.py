@@ -20,6 +20,7 @@ from rune.core.ports import (
     Commit,
     End,
     Expire,
+    Extend,
     Lease,
     Open,
     Operation,
@@ -31,6 +32,7 @@ from rune.core.ports import (
     Skip,
     Timer,
     TryAgain,
+    scope_key,
 )
 
 E = "exec"
@@ -46,16 +48,16 @@ class Bench:
         self.rows = MemoryRows(lambda execution, timer: None)
         self.ledger = Ledger(self.rows, lambda: self.now)
 
-    def do(self, step: str, *operations: Operation, place: Place = ()) -> Answer:
+    def do(self, step: str, *operations: Operation, place: Place = (), reads: str = "") -> Answer:
         """One commit."""
-        (answer,) = self.ledger.apply(E, [Commit(step, place, operations)])
+        (answer,) = self.ledger.apply(E, [Commit(step, place, operations, reads=reads)])
         return answer
 
-    def twice(self, step: str, *operations: Operation, place: Place = ()) -> Answer:
+    def twice(self, step: str, *operations: Operation, place: Place = (), reads: str = "") -> Answer:
         """One commit and its repetition, which must change nothing and say the same."""
-        first = self.do(step, *operations, place=place)
+        first = self.do(step, *operations, place=place, reads=reads)
         before = self.kept()
-        again = self.do(step, *operations, place=place)
+        again = self.do(step, *operations, place=place, reads=reads)
         assert self.kept() == before
         assert what_matters(again) == what_matters(first)
         return first
@@ -517,19 +519,35 @@ operations: st.SearchStrategy[Sequence[Operation]] = st.one_of(
     st.builds(ArriveAt, rules, st.integers(0, 2), st.just(b"p")).map(lambda op: [op]),
     st.builds(Skip, rules, st.sampled_from(["x!1", "y!1"]), st.integers(1, 2)).map(lambda op: [op]),
     opens.map(lambda op: [op]),
+    st.builds(Extend, st.integers(0, 2), st.booleans(), st.just(b"more"), failure=errors).map(
+        lambda op: [op]
+    ),
     st.just([Arm(Timer("sleep", 99.0, b""))]),
     st.just([TryAgain(1, Timer("again", 99.0, b""))]),
     st.sampled_from(["b", "c", "m", "n"]).map(lambda target: [Expire(target, ALARM)]),
 )
+
+
+def asked(step: str, place: Place, operations: Sequence[Operation]) -> Commit:
+    """What a step asks; a barrier is opened in one scope only, so elsewhere its name is another."""
+    (*before, last) = operations
+    if isinstance(last, Open) and (last.barrier, place) not in (("b", ROOT), ("c", item(0))):
+        last = msgspec.structs.replace(last, barrier=f"{last.barrier}@{scope_key(place)}")
+    return Commit(step, place, [*before, last], reads="b" if isinstance(last, Extend) else "")
+
+
 steps = st.lists(st.tuples(places, operations), min_size=1, max_size=12).map(
-    lambda made: [Commit(f"step{i}", place, operations) for i, (place, operations) in enumerate(made)]
+    lambda made: [asked(f"step{i}", place, operations) for i, (place, operations) in enumerate(made)]
+)
+openings = st.sampled_from(
+    [Open("b", 2, 1, RELEASE, published=2), Open("b", 0, 1, RELEASE, window=2, refill=b"refill", lazy=True)]
 )
 
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Commit]:
     """What steps ask, each at least once, in an order in which repetitions come any time later."""
-    commits = [Commit("s", ROOT, [Open("b", 2, 1, RELEASE, published=2)]), *draw(steps)]
+    commits = [Commit("s", ROOT, [draw(openings)]), *draw(steps)]
     history: list[Commit] = []
     for i, commit in enumerate(commits):
         history.append(commit)
@@ -551,6 +569,8 @@ def test_repeating_any_commit_any_number_of_times_changes_nothing(history: list[
             continue
         if isinstance(commit.operations[0], Expire) and first[commit.step] == Answer():
             return  # nothing of that name was there yet, which no timer ever finds
+        if isinstance(commit.operations[0], Extend) and first[commit.step] == Answer():
+            return  # nobody had been told to read, and nobody reads who was not
         if first[commit.step].gone and not answer.gone:
             return  # its scope was not open yet, where no step ever stands
         assert repeating.kept() == before
@@ -558,9 +578,9 @@ def test_repeating_any_commit_any_number_of_times_changes_nothing(history: list[
             assert what_matters(answer) == what_matters(first[commit.step])
 
 
-@given(steps)
-def test_the_first_repetition_gets_the_answer_of_the_first(commits: list[Commit]) -> None:
+@given(openings, steps)
+def test_the_first_repetition_gets_the_answer_of_the_first(opening: Open, commits: list[Commit]) -> None:
     bench = Bench()
-    bench.do("s", Open("b", 2, 1, RELEASE, published=2))
+    bench.do("s", opening)
     for commit in commits:
-        bench.twice(commit.step, *commit.operations, place=commit.place)
+        bench.twice(commit.step, *commit.operations, place=commit.place, reads=commit.reads)

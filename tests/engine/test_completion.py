@@ -11,6 +11,7 @@ from rune.core.context import Ref
 from rune.core.errors import ErrorInfo
 from rune.core.messages import CompletionMessage
 from rune.core.plan import Snapshot
+from rune.core.playbook.references import reference
 from rune.core.ports import Ending
 from rune.engine.completion import Completions
 from rune.engine.values import INLINE, LARGE
@@ -32,6 +33,7 @@ class Office:
         self.completions = Completions(
             self.bench.state,
             self.bench.broker,
+            self.bench.engine._calls,
             self.bench.engine.values,
             retention=100.0,
         )
@@ -130,3 +132,13 @@ async def test_it_is_published_before_it_is_buried(office: Office) -> None:
 async def test_without_a_start_there_is_no_duration(office: Office) -> None:
     await office.completions.announce(TASK, Ending("completed", NOW))
     assert office.bench.broker.completions_[-1].total_duration_ms == 0
+
+
+async def test_what_the_result_refers_to_is_kept_and_what_that_refers_to(office: Office) -> None:
+    inner = await office.store("inner")
+    outer = await office.store([{"ref": reference(inner.hash)}])
+    await office.store("nobody's")
+    large = await office.store([reference(outer.hash), "x" * LARGE], "$large")
+    small = await office.store("small")
+    await office.announce(left({"$a": {"ref": reference(small.hash)}}, large))
+    assert set(office.kept().values) == {inner.hash, outer.hash, large.hash, small.hash}

@@ -17,6 +17,7 @@ from rune.core.outcome import FanOut, Source
 from rune.core.plan import Step
 from rune.core.workflow import Edge
 from rune.engine.fanout import CHUNK, Items, pack
+from rune.engine.seeding import edits_of
 from rune.engine.values import FAN_OUT_INLINE, INLINE, Values
 from tests.core.graphs import Gather, Scatter, branch, frame, graph, node, plain, raw, raws, step
 from tests.engine.bench import Spy
@@ -63,6 +64,19 @@ def counted(n: int, **rest: Any) -> FanOut:
 
 def sizes(tasks: list[Task]) -> list[int]:
     return [len(branches_of(task)) for task in tasks]
+
+
+# --- what was edited ---
+
+
+async def test_a_stored_list_was_edited_before_it_was_stored() -> None:
+    """As it is when the outcome of a split is found on record after a crash."""
+    fan = Fan()
+    await fan.state.put("exec", {edits_of("barrier"): b'{"1": "B"}'})
+    first = await fan.items.fixed("exec", await fan.items.edited(fan.step, listed(["a", "b"], window=9)))
+    again = await fan.items.fixed("exec", await fan.items.edited(fan.step, first))
+    assert again == first
+    assert await fan.read_all(await fan.tasks(again)) == ["a", "B"]
 
 
 # --- one item, one branch ---

@@ -302,7 +302,7 @@ async def test_a_definition_is_compiled_once() -> None:
         compiled.append(definition)
         return bench.flow
 
-    bench.engine._compile = compile
+    bench.engine._flows._compile = compile
     bench.broker.tasks = [hand("a", {})]
     await bench.run()
     assert compiled == [b'{"nodes":[]}']

@@ -227,3 +227,32 @@ async def test_a_merge_that_fails_says_why(bench: Bench, why: str, code: str, en
 async def test_a_merge_that_still_waits_is_nothing(bench: Bench) -> None:
     await bench.arrive(0, left({"$a": 1}, "a"))
     assert await bench.joins.opened(step(MEETING, "m", branch("merge"))) is None
+
+
+class Reader(Gather):
+    """An aggregator that reads what was gathered by itself."""
+
+    streams = True
+
+
+async def test_a_node_that_streams_gets_the_results_page_by_page() -> None:
+    flow = graph("s > b > g", nodes=(node("s", Scatter), node("g", Reader)))
+    bench = Bench()
+    await bench.fan_out([n if n != 2 else None for n in range(3000)])
+    found = await bench.gather(flow)
+    assert (found.total, found.succeeded, found.skipped, found.results) == (3000, 2999, 1, raw([]))
+    pages = [page async for page in found.pages()]
+    assert len(pages) > 1
+    assert [(index, int(data)) for page in pages for index, data in page] == [
+        (n, n) for n in range(3000) if n != 2
+    ]
+
+
+async def test_pages_of_large_results_are_small() -> None:
+    flow = graph("s > b > g", nodes=(node("s", Scatter), node("g", Reader)))
+    bench = Bench()
+    await bench.fan_out(["x" * 20_000] * 1600)
+    found = await bench.gather(flow)
+    sizes = [len(page) async for page in found.pages()]
+    assert sum(sizes) == 1600
+    assert max(sizes[1:]) < 300, "about four megabytes"

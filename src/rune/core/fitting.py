@@ -120,11 +120,14 @@ class Fitting:
     def _own_check(
         self, struct: Any, known: Mapping[str, Any], value: dict[str, Any], open: list[str], path: Path
     ) -> None:
-        fixed = {
-            known[name].name: convert(part, known[name].type)
-            for name, part in value.items()
-            if name in known and name not in open
-        }
+        try:
+            fixed = {
+                known[name].name: convert(part, known[name].type)
+                for name, part in value.items()
+                if name in known and name not in open
+            }
+        except msgspec.ValidationError:
+            return  # Told when the whole is converted.
         said = complaint(struct, fixed, [known[name].name for name in open])
         if said:
             self.misfits.append(Misfit("refused", path, said))

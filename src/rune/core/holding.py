@@ -28,7 +28,8 @@ class BarrierOpen(Struct, frozen=True):
 
     barrier: str
     scope: str
-    total: int
+    total: int | None
+    """None while it is being read how many there are."""
     done: int
     failed: int
     skipped: int

@@ -6,11 +6,12 @@ The rules live here; a backend supplies `Rows`, which keeps them. Nothing here w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import assert_never
 
 import msgspec
 
+from rune.core.fanouts import FanOuts
 from rune.core.ports import (
     Answer,
     Arm,
@@ -19,11 +20,11 @@ from rune.core.ports import (
     End,
     Ending,
     Expire,
+    Extend,
     Lease,
     Open,
     Operation,
     Place,
-    Progress,
     Record,
     Rule,
     Seed,
@@ -33,7 +34,7 @@ from rune.core.ports import (
     TryAgain,
     scope_key,
 )
-from rune.core.rows import BarrierRow, EndRow, ExecutionRow, Fold, MergeRow, Rows, ScopeRow, StepRow
+from rune.core.rows import EndRow, ExecutionRow, MergeRow, Rows, ScopeRow, StepRow
 
 __all__ = ["Ledger"]
 
@@ -44,6 +45,7 @@ class Ledger:
     def __init__(self, rows: Rows, clock: Callable[[], float]) -> None:
         self._rows = rows
         self._clock = clock
+        self._fan_outs = FanOuts(rows)
 
     # --- the calls ---
 
@@ -53,14 +55,14 @@ class Ledger:
         progress = not any(isinstance(op, Expire) for commit in commits for op in commit.operations[:1])
         row = self._touch(execution, progress)
         if len(commits) > 1:
-            self._foresee(execution, commits)
+            self._foresee(execution, [commit.place for commit in commits])
         return [self._commit(row, commit) for commit in commits]
 
-    def _foresee(self, execution: str, commits: Sequence[Commit]) -> None:
+    def _foresee(self, execution: str, places: Sequence[Place]) -> None:
         items: dict[str, list[int]] = {}
-        for commit in commits:
-            if commit.place:
-                barrier, item = commit.place[-1]
+        for place in places:
+            if place:
+                barrier, item = place[-1]
                 items.setdefault(barrier, []).append(item)
         for barrier, of_barrier in items.items():
             self._rows.foresee(execution, barrier, of_barrier)
@@ -70,6 +72,8 @@ class Ledger:
     ) -> list[Lease]:
         """See `State.lease`."""
         row = self._touch(execution)
+        if len(steps) > 1:
+            self._foresee(execution, [place for _, place in steps])
         return [self._lease(row, step, place, attempt, until) for step, place in steps]
 
     def seed(self, execution: str, seeds: Sequence[Seed]) -> None:
@@ -124,14 +128,21 @@ class Ledger:
     def _commit(self, row: ExecutionRow, commit: Commit) -> Answer:
         gate = self._gate(row, commit.step, commit.place)
         if gate is not None:
-            if gate.dropped and not any(isinstance(op, Expire) for op in commit.operations):
-                self._settle(row, commit, Settle(-1), gate)
+            if gate.dropped:
+                self._drop(row, commit, gate)
             return gate
         answer = Answer()
         for operation in commit.operations:
             if not self._carry_out(row, commit, operation, answer):
                 break
         return answer
+
+    def _drop(self, row: ExecutionRow, commit: Commit, answer: Answer) -> None:
+        """End a branch whose item has failed; a time-out is none, and neither is a reader."""
+        if commit.reads:
+            self._fan_outs.extend(row.id, commit, Extend(ended=True), answer)
+        elif not any(isinstance(op, Expire) for op in commit.operations):
+            self._settle(row, commit, Settle(-1), answer)
 
     def _gate(self, row: ExecutionRow, step: str, place: Place) -> Answer | None:
         """Why nothing may be done here any more, with the old answer for whoever closed something."""
@@ -165,8 +176,8 @@ class Ledger:
                 self._arrive(row, commit, operation, answer)
             case Skip():
                 self._skip(row, commit, operation, answer)
-            case Open():
-                self._open(row, commit, operation, answer)
+            case Open() | Extend():
+                self._fan_out(row, commit, operation, answer)
             case Arm():
                 self._rows.arm(row.id, operation.timer)
             case TryAgain():
@@ -209,6 +220,8 @@ class Ledger:
         known.leased_until = 0.0
         self._own(row.id, commit.place)
         self._rows.save_step(row.id, commit.step, known)
+        if operation.sets:
+            self._rows.set(row.id, operation.sets)
         return True
 
     def _try_again(self, row: ExecutionRow, commit: Commit, operation: TryAgain) -> None:
@@ -259,90 +272,19 @@ class Ledger:
             self._end(row, commit, ending, answer)
             return
         self._rows.forget_scope(row.id, scope_key(commit.place))
-        self._fill_slot(row, commit, error, ends, answer)
+        self._fan_outs.fill(row.id, commit, error, ends, answer)
+
+    def _fan_out(self, row: ExecutionRow, commit: Commit, operation: Open | Extend, answer: Answer) -> None:
+        if isinstance(operation, Open):
+            self._own(row.id, commit.place)
+            self._fan_outs.open(row.id, commit, operation, answer)
+        else:
+            self._fan_outs.extend(row.id, commit, operation, answer)
 
     def _end(self, row: ExecutionRow, commit: Commit, ending: Ending, answer: Answer) -> None:
         row.ending = answer.ending = msgspec.structs.replace(ending, started_at=commit.started_at)
         row.closer = commit.step
         self._rows.save_execution(row)
-
-    # --- fan-outs ---
-
-    def _open(self, row: ExecutionRow, commit: Commit, operation: Open, answer: Answer) -> None:
-        known = self._rows.barrier(row.id, operation.barrier)
-        if known is not None:
-            if known.closed and known.closer == commit.step:
-                answer.release = known.release
-            return
-        barrier = BarrierRow(
-            operation.barrier,
-            scope_key(commit.place),
-            operation.total,
-            operation.width,
-            operation.release,
-            operation.policy.tolerated,
-            operation.policy.need_success,
-            operation.window,
-            operation.published,
-            operation.keep_results,
-            timer=operation.timer.id if operation.timer else "",
-            refill=operation.refill,
-            folds=[],
-        )
-        self._own(row.id, commit.place)
-        if operation.total == 0:
-            self._close(row, barrier, commit.step, "", answer)
-        elif operation.timer:
-            self._rows.arm(row.id, operation.timer)
-        self._rows.save_barrier(row.id, barrier)
-
-    def _fill_slot(
-        self, row: ExecutionRow, commit: Commit, error: bytes | None, ends: list[EndRow], answer: Answer
-    ) -> None:
-        barrier_id, item = commit.place[-1]
-        barrier = self._rows.barrier(row.id, barrier_id)
-        if barrier is None:
-            raise AssertionError(f"no barrier {barrier_id}")
-        data: bytes | None = None
-        if error is not None:
-            barrier.failed += 1
-            barrier.first_error = barrier.first_error or error
-            data = b'{"error":' + error + b"}"
-        elif ends:
-            barrier.succeeded += 1
-            _fold(barrier, ends[0].folds)
-            data = _combined(ends) if barrier.keep_results else b"null"
-        else:
-            barrier.skipped += 1
-        self._rows.add_slot(row.id, barrier_id, item, data)
-        answer.progress = Progress(barrier.done, barrier.total, barrier.failed, barrier.skipped)
-        if error is not None and barrier.tolerated is not None and barrier.failed > barrier.tolerated:
-            self._close(row, barrier, commit.step, "items", answer)
-        elif barrier.done == barrier.total:
-            hopeless = barrier.need_success and barrier.failed > 0 and barrier.succeeded == 0
-            self._close(row, barrier, commit.step, "items" if hopeless else "", answer)
-        elif barrier.window and barrier.published < barrier.total:
-            self._refill(row, barrier, commit.step, answer)
-        self._rows.save_barrier(row.id, barrier)
-
-    def _close(self, row: ExecutionRow, barrier: BarrierRow, step: str, failure: str, answer: Answer) -> None:
-        barrier.closed = True
-        barrier.closer = step
-        barrier.failure = failure
-        answer.release = barrier.release
-        if barrier.timer:
-            self._rows.disarm(row.id, barrier.timer)
-
-    def _refill(self, row: ExecutionRow, barrier: BarrierRow, step: str, answer: Answer) -> None:
-        room = barrier.window - (barrier.published - barrier.done)
-        # A quarter of the window at a time: fewer, fuller refills.
-        if room < max(1, barrier.window // 4):
-            return
-        first = barrier.published
-        barrier.published = min(barrier.total, first + room)
-        answer.refill = (first, barrier.published)
-        answer.refill_task = barrier.refill
-        self._rows.add_refill(row.id, barrier.id, step, answer.refill)
 
     # --- merges ---
 
@@ -425,7 +367,7 @@ class Ledger:
         if not waiting or self._postponed(row, operation, answer):
             return
         if barrier is not None:
-            self._close(row, barrier, commit.step, "timeout", answer)
+            self._fan_outs.close(row.id, barrier, commit.step, "timeout", answer)
             self._rows.save_barrier(row.id, barrier)
         elif merge is not None:
             self._close_merge(row, merge, "timeout", commit.step, answer)
@@ -452,27 +394,5 @@ class Ledger:
         return True
 
 
-def _fold(barrier: BarrierRow, values: Iterable[float | int]) -> None:
-    for i, value in enumerate(values):
-        if i == len(barrier.folds):
-            barrier.folds.append(Fold())
-        barrier.folds[i].add(value)
-
-
 def _by_path(end: EndRow) -> tuple[tuple[int, ...], str]:
     return tuple(int(part) for part in end.path.split(".") if part), end.node
-
-
-def _combined(ends: list[EndRow]) -> bytes:
-    """One arrival as it is; several as an object by the node each came from, a list where one came twice."""
-    if len(ends) == 1:
-        return ends[0].data
-    by_node: dict[str, list[bytes]] = {}
-    for end in ends:
-        by_node.setdefault(end.node, []).append(end.data)
-    return msgspec.json.encode(
-        {
-            node: msgspec.Raw(data[0] if len(data) == 1 else b"[" + b",".join(data) + b"]")
-            for node, data in by_node.items()
-        }
-    )

@@ -14,6 +14,7 @@ from rune.core.ids import POOL, derive
 __all__ = [
     "NULL",
     "Branch",
+    "Caller",
     "CompletionMessage",
     "Frame",
     "NodeStatusMessage",
@@ -35,7 +36,17 @@ else:
     # To msgspec, `Raw | None` is null and nothing else.
     MaybeRaw = Raw
 
-Phase = Literal["run", "wake", "gather", "expire", "refill", "cancel"]
+Phase = Literal["run", "wake", "answer", "gather", "expire", "refill", "cancel"]
+
+
+class Caller(Struct, frozen=True, array_like=True, gc=False):
+    """Who started an execution by a call, and is told how it ended."""
+
+    execution: str
+    key: str
+    """Which of its calls it was."""
+    workflow: str
+    """What it calls the workflow."""
 
 
 class Frame(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -99,6 +110,7 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The execution whose steps' ids this one shares, where what that knew of them is reused."""
     epoch: str = ""
     """The life of State in which the execution started: another one knows nothing of it."""
+    caller: Caller | None = None
     details: Raw = NULL
     """What the phase needs to know."""
 
@@ -128,7 +140,7 @@ class NodeStatusMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, g
     node_name: str = ""
     lineage_stack: tuple[Frame, ...] = ()
     details: dict[str, Any] | None = None
-    """While waiting: `processed`/`total`, `arrived`/`expected`, or `resume_at`."""
+    """While waiting: `processed`/`total`, `arrived`/`expected`, `resume_at`, or `child`/`workflow`."""
     step: str = ""
     output_ref: Ref | None = None
     attempt: int = 1
@@ -138,8 +150,11 @@ class NodeStatusMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, g
     """The step of the join at which this branch arrives, and ends."""
     closes: str = ""
     """The fan-out whose items this step gathers; told when it starts."""
+    gathered: tuple[int, int] | None = None
+    """How many items that fan-out had, and how many of them were skipped."""
     handled: bool = False
     """It failed, and the execution or the item goes on all the same."""
+    caller: Caller | None = None
 
 
 class CompletionMessage(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -155,6 +170,7 @@ class CompletionMessage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str | None = None
     refs: tuple[Ref, ...] = ()
     """Values of the final context that are too large to travel."""
+    caller: Caller | None = None
 
 
 _encode = msgspec.json.Encoder().encode

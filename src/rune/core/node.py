@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -11,7 +11,7 @@ import msgspec
 if TYPE_CHECKING:
     from rune.core.expressions import Expression
     from rune.core.messages import Frame
-    from rune.core.outcome import Outcome
+    from rune.core.outcome import Failed, Outcome
     from rune.core.workflow import Retry
 
 __all__ = ["Gathered", "NodeType", "Portion", "Role", "StepContext"]
@@ -42,6 +42,10 @@ class Gathered(msgspec.Struct, frozen=True):
     """(sum, count, least, greatest) of each folded number."""
     winner: str | None = None
     """The node whose branch opened a merge that did not wait for all."""
+    failed_as: Failed | None = None
+    """Where the node type `streams`: how the fan-out as a whole failed, for the node to judge."""
+    pages: Callable[[], AsyncIterator[list[tuple[int, bytes]]]] | None = None
+    """Where the type `streams`: the items' results as JSON, in order, some at a time; not those skipped."""
 
 
 class Portion(msgspec.Struct, frozen=True):
@@ -110,6 +114,25 @@ class StepContext(Protocol):
     async def credential(self, reference: str | None = None) -> Mapping[str, Any]:
         """The credential of a reference, without one the node's own; {} when the node names none."""
 
+    async def keep(self, data: bytes) -> tuple[str, bytes]:
+        """Store JSON with the execution: its reference `rune:<hash>`, and what was stored, masked."""
+
+    async def fetch(self, reference: str) -> bytes:
+        """The JSON behind a reference."""
+
+    async def load(self, reference: str) -> Any:
+        """The value behind a reference; it is shared with other steps, and not to be changed."""
+
+    async def variables(self) -> dict[str, Any]:
+        """The variables of the execution, as steps have set them so far."""
+
+    async def call(self, workflow: str, input: Any, key: str = "") -> Any:
+        """Run another workflow, one that the definition carries, and wait for its result.
+
+        `key` tells several calls of one step apart. NodeError, with the code CHILD_FAILED, if it does not end
+        well. Only a node that runs under a lease may do this; it takes no room of the worker while it waits.
+        """
+
     def service(self, name: str) -> Any:
         """A resource that the worker shares among steps, such as the pooled HTTP client."""
 
@@ -140,8 +163,12 @@ class NodeType(msgspec.Struct, kw_only=True):
     """It asks for credentials by itself: what it gives is looked through for them."""
     reads: ClassVar[tuple[str, ...]] = ()
     """Names it evaluates by itself, besides those in its parameters: the engine has their values at hand."""
+    streams: ClassVar[bool] = False
+    """Of a gathering node: once its barrier has opened it reads the results page by page, and may wait."""
     trigger: ClassVar[bool] = False
     """It starts executions: one begins with what follows it."""
+    calls: ClassVar[str] = ""
+    """The parameter that names the workflow it calls, if it calls one: it is written out, not a template."""
     numeric_strings: ClassVar[bool] = False
     """In its expressions, numbers compare as numbers also when one side is a numeric string."""
 
@@ -154,13 +181,16 @@ class NodeType(msgspec.Struct, kw_only=True):
         """Do the work of one step."""
         raise NotImplementedError
 
-    @classmethod
     async def read(
-        cls, context: StepContext, source: Mapping[str, Any], position: Any, index: int, wanted: int
+        self, context: StepContext, source: Mapping[str, Any], position: Any, index: int, wanted: int
     ) -> Portion:
         """Of a split: some items of the lazy source that it described, from a position on.
 
         `index` is that of the first of them; about `wanted` are of use. A position of None is the beginning.
+        The parameters are resolved for each reading; `source` stays as it was when the fan-out opened.
+        What was read first counts, however often a worker dies over it. Retries are those of the node; a
+        reading that fails for good fails the join. An execution that is redriven reads the source again:
+        what it reuses of items goes by their indices, so it fits only a source that has not changed.
         """
         raise NotImplementedError
 

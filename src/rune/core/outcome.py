@@ -9,7 +9,7 @@ import msgspec
 from rune.core.context import Ref
 from rune.core.errors import ErrorInfo
 
-__all__ = ["Arrive", "Done", "Failed", "FanOut", "Join", "Outcome", "Policy", "Sleep", "Source"]
+__all__ = ["Arrive", "Call", "Done", "Failed", "FanOut", "Join", "Outcome", "Policy", "Sleep", "Source"]
 
 
 class Done(msgspec.Struct, frozen=True, tag="done", omit_defaults=True, gc=False):
@@ -28,6 +28,8 @@ class Done(msgspec.Struct, frozen=True, tag="done", omit_defaults=True, gc=False
     """It has failed, and has itself found the port to go on along: told as `failed`."""
     details: dict[str, Any] | None = None
     """What else its status tells."""
+    sets: dict[str, Any] | None = None
+    """Variables of the execution that it sets, when it is recorded."""
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed", omit_defaults=True):
@@ -48,8 +50,18 @@ class Sleep(msgspec.Struct, frozen=True, tag="sleep", omit_defaults=True):
     output: Any = None
 
 
+class Call(msgspec.Struct, frozen=True, tag="call", omit_defaults=True):
+    """The branch rests until another execution, started for it, has ended; its result is the output."""
+
+    workflow: str
+    """The name of one of those that the definition carries."""
+    input: Any = None
+    stored: str = ""
+    """Hash of the input, once the engine found it too large to travel."""
+
+
 class Source(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where the items of a fan-out come from: a list by value, a stored list, a range, or what is read lazily."""
+    """Where the items of a fan-out come from: a list by value, a stored list, a range, or a lazy source."""
 
     items: list[Any] | None = None
     stored: str = ""
@@ -63,6 +75,13 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of a lazy source: where the next portion begins; None at first."""
     at: int = 0
     """Of a lazy source: the index of the first item of the stored portion."""
+    reads: int = 0
+    """Of a source that is or was lazy: how often it was read."""
+
+    @property
+    def count(self) -> msgspec.Raw:
+        """What is told of it: how many items there are, null while nobody knows."""
+        return msgspec.Raw(b'{"count":null}' if self.lazy is not None else b'{"count":%d}' % len(self))
 
     def __len__(self) -> int:
         if self.items is not None:
@@ -104,4 +123,4 @@ class Join(msgspec.Struct, frozen=True, tag="join", omit_defaults=True, gc=False
     """The branch has reached a merge."""
 
 
-Outcome = Done | Failed | Sleep | FanOut | Arrive | Join
+Outcome = Done | Failed | Sleep | Call | FanOut | Arrive | Join

@@ -9,31 +9,29 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Sequence
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
-from rune.core.context import NOBODY, Context, Ref, Writers
+from rune.core.context import Context
 from rune.core.ids import derive
-from rune.core.messages import NULL, Branch, Frame, Task, decode_task, encode, scope_of
+from rune.core.joining import losses, merge_step, merge_task, node_of, rule_of, timeout_of
+from rune.core.messages import Branch, encode
 from rune.core.node import Role
-from rune.core.outcome import Arrive, Done, Failed, FanOut, Join, Outcome, Sleep, Source
-from rune.core.paths import Paths
+from rune.core.outcome import Arrive, Call, Done, Failed, FanOut, Join, Outcome, Sleep, Source
 from rune.core.ports import (
     Answer,
     Arm,
     ArriveAt,
     End,
+    Extend,
     Open,
     Operation,
-    Place,
     Record,
-    Rule,
     Settle,
-    Skip,
     Timer,
-    scope_key,
 )
 from rune.core.scope import unwrapped
-from rune.core.workflow import Edge, Node, Workflow
+from rune.core.step import Deadline, Follow, Limits, Plan, Snapshot, Step, followed
+from rune.core.workflow import Edge
 
 __all__ = [
     "Deadline",
@@ -42,6 +40,7 @@ __all__ = [
     "Plan",
     "Snapshot",
     "Step",
+    "call_key",
     "followed",
     "merge_step",
     "pass_on",
@@ -49,89 +48,10 @@ __all__ = [
     "simply",
 ]
 
-Plan = Generator[Sequence[Operation], Answer, "Follow"]
 
-
-class Snapshot(Struct, frozen=True, omit_defaults=True):
-    """A branch's context as State keeps it."""
-
-    context: dict[str, Raw]
-    refs: tuple[Ref, ...] = ()
-    path: str = ""
-    from_node: str | None = None
-    writers: Writers = NOBODY
-
-
-class Limits(Struct, frozen=True):
-    """The numbers that decisions depend on."""
-
-    timeout: float = 300.0
-    """Seconds without progress after which a join without a `timeout` of its own gives up."""
-
-
-class Deadline(Struct, frozen=True):
-    """What the Task of a time-out has to know."""
-
-    target: str
-    idle: float | None
-    """Seconds without progress; None: it was given, and counts in full."""
-
-
-class Step(Struct, frozen=True, gc=False):
-    """One branch at one node of one execution."""
-
-    flow: Workflow
-    paths: Paths
-    node: Node
-    task: Task
-    branch: Branch
-    now: float
-    limits: Limits = Limits()
-    recorded: bytes | None = None
-    """The outcome as it has to be recorded, where a second run might give another."""
-    fence: int = 0
-
-    def task_for(self, node: str, branch: Branch, **changes: object) -> Task:
-        """A Task of this execution for one branch."""
-        return msgspec.structs.replace(
-            self.task,
-            current_node=node,
-            pool=self.flow.nodes[node].pool,
-            accumulated_context=branch.context.inline(),
-            refs=branch.context.refs,
-            weight=branch.context.size,
-            writers=branch.context.writers,
-            lineage_stack=branch.lineage,
-            from_node=branch.from_node,
-            step=branch.step,
-            edge=branch.edge,
-            path=branch.path,
-            twigs=(),
-            **{"phase": "run", "attempt": 1, "cursor": None, "details": NULL, "expires": 0.0, **changes},
-        )
-
-
-class Follow(Struct, gc=False):
-    """What there is to publish and to tell, once State agrees."""
-
-    children: list[tuple[Edge, Branch]] = []
-    tasks: list[Task] = []
-    """Tasks for joins that this step opened, and refills."""
-    fan_out: FanOut | None = None
-    dropped: bool = False
-    answer: Answer = msgspec.field(default_factory=Answer)
-    outcome: Outcome | None = None
-    """The outcome that counts: the recorded one, where there was one."""
-
-
-def _merge_id(task: Task, lineage: tuple[Frame, ...], node: str) -> str:
-    """The step that a merge runs as, once it opens."""
-    return merge_step(task.root or task.execution_id, scope_of(lineage), node)
-
-
-def merge_step(root: str, place: Place, node: str) -> str:
-    """The step that a merge in this scope runs as, once it opens."""
-    return derive(root, scope_key(place), node)
+def call_key(step: str, attempt: int) -> str:
+    """The name of the call that a step makes at an attempt, and of the timer in which it rests meanwhile."""
+    return derive(step, "~call", str(attempt))
 
 
 def pass_on(step: Step, outcome: Outcome) -> Follow | None:
@@ -146,7 +66,9 @@ def pass_on(step: Step, outcome: Outcome) -> Follow | None:
 
 def plan(step: Step, outcome: Outcome, replay: Callable[[bytes], Outcome]) -> Plan:
     """Decide what follows `outcome`; `replay` reads a recorded one."""
-    record: list[Operation] = [Record(step.recorded, step.fence)] if step.recorded is not None else []
+    record: list[Operation] = []
+    if step.recorded is not None:
+        record = [Record(step.recorded, step.fence, _sets(outcome))]
     deciding = _decide(step, outcome, record)
     answer: Answer | None = None
     while True:
@@ -176,6 +98,8 @@ def simply(*operations: Operation) -> Plan:
 
 
 def _decide(step: Step, outcome: Outcome, record: list[Operation]) -> Plan:
+    if step.task.phase == "refill":
+        return _extend(step, outcome, record)
     match outcome:
         case Done():
             return _go_on(step, outcome, record)
@@ -189,6 +113,8 @@ def _decide(step: Step, outcome: Outcome, record: list[Operation]) -> Plan:
             return _fan_out(step, outcome, record)
         case Sleep():
             return _sleep(step, outcome, record)
+        case Call():
+            return _call(step, outcome, record)
 
 
 def _go_on(step: Step, outcome: Done, record: list[Operation]) -> Plan:
@@ -244,7 +170,7 @@ def _leave(
         answer = yield operations
     follow = followed(answer)
     follow.children = children
-    follow.tasks += [_merge_task(step, merge) for merge in opened]
+    follow.tasks += [merge_task(step, merge) for merge in opened]
     return follow
 
 
@@ -256,7 +182,7 @@ def _tell(
     What comes back are the merges that opened, and the operations that are still to be asked for.
     """
     opened: dict[str, None] = {}
-    lost = _lost(step, step.branch.step, dead)
+    lost = losses(step, step.branch.step, dead)
     while lost:
         answer = yield [*operations, *lost]
         operations = []
@@ -264,7 +190,7 @@ def _tell(
         lost = [
             skip
             for merge in answer.dead
-            for skip in _lost(step, merge, step.flow.outgoing[_node_of(step, merge)])
+            for skip in losses(step, merge, step.flow.outgoing[node_of(step, merge)])
         ]
     return list(opened), operations
 
@@ -280,10 +206,10 @@ def _join(step: Step, outcome: Join, record: list[Operation]) -> Plan:
     branch = step.branch
     order = next((i for i, e in enumerate(step.flow.incoming[step.node.id]) if e.id == branch.edge), 0)
     payload = _snapshot(branch.context, branch)
-    rule = _rule(step, step.node, arriving=True)
+    rule = rule_of(step, step.node, arriving=True)
     answer = yield [*record, ArriveAt(rule, order, payload)]
     follow = followed(answer)
-    follow.tasks += [_merge_task(step, merge) for merge in answer.opened]
+    follow.tasks += [merge_task(step, merge) for merge in answer.opened]
     return follow
 
 
@@ -294,6 +220,17 @@ def _sleep(step: Step, outcome: Sleep, record: list[Operation]) -> Plan:
     wake = step.task_for(step.node.id, asleep, phase="wake")
     answer = yield [*record, Arm(Timer(branch.step, outcome.until, encode(wake)))]
     return followed(answer)
+
+
+def _call(step: Step, outcome: Call, record: list[Operation]) -> Plan:
+    """Rest in a timer that only the other execution's end makes due: armed before that one is started."""
+    branch, attempt = step.branch, step.task.attempt
+    name = Raw(msgspec.json.encode(outcome.workflow))
+    task = step.task_for(step.node.id, branch, phase="answer", attempt=attempt, details=name)
+    answer = yield [*record, Arm(Timer(call_key(branch.step, attempt), None, encode(task)))]
+    follow = followed(answer)
+    follow.call = outcome
+    return follow
 
 
 def _fan_out_nothing(step: Step, context: Context, record: list[Operation]) -> Plan:
@@ -307,32 +244,56 @@ def _fan_out_nothing(step: Step, context: Context, record: list[Operation]) -> P
 def _fan_out(step: Step, outcome: FanOut, record: list[Operation]) -> Plan:
     node, branch = step.node, step.branch
     gather = step.paths.closer.get(node.id, node.id)
+    lazy = outcome.source.lazy is not None
     total = len(outcome.source)
     body = [e for e in step.flow.outgoing[node.id] if not e.is_error]
     if not body:
-        return (yield from _go_on(step, Done(Raw(msgspec.json.encode({"count": total})), None), record))
-    count = Raw(msgspec.json.encode({"count": total}))
-    branch = msgspec.structs.replace(branch, context=branch.context.having({f"${node.id}": count}))
-    resuming = msgspec.structs.replace(branch, step=derive(branch.step, "~gather"))
-    barrier = Raw(msgspec.json.encode(branch.step))
-    release = step.task_for(gather, resuming, phase="gather", details=barrier)
-    refill = step.task_for(node.id, branch, phase="refill", details=Raw(msgspec.json.encode(outcome)))
+        return (yield from _go_on(step, Done(outcome.source.count, None), record))
+    release, refill = _kept(step, branch, outcome)
     opening = Open(
         branch.step,
         total,
         len(body),
-        encode(release),
+        release,
         outcome.policy,
         outcome.window,
         min(total, outcome.window) if outcome.window else total,
         _keeps_results(step, gather),
-        _timer(step, gather, branch.step),
-        encode(refill) if outcome.window else b"",
+        timeout_of(step, gather, branch.step),
+        refill if outcome.window else b"",
+        lazy,
     )
     dead = [e for e in step.flow.outgoing[node.id] if e.is_error] if gather != node.id else []
     follow = yield from _leave_open(step, opening, dead, record)
     follow.fan_out = outcome if total else None
     return follow
+
+
+def _kept(step: Step, branch: Branch, outcome: FanOut) -> tuple[bytes, bytes]:
+    """The Tasks that a barrier keeps: one that goes on after it, and one that publishes more items."""
+    node = step.node.id
+    knowing = branch.context.having({f"${node}": outcome.source.count})
+    branch = msgspec.structs.replace(branch, context=knowing)
+    resuming = msgspec.structs.replace(branch, step=derive(branch.step, "~gather"))
+    barrier = Raw(msgspec.json.encode(branch.step))
+    gather = step.paths.closer.get(node, node)
+    release = step.task_for(gather, resuming, phase="gather", details=barrier)
+    refill = step.task_for(node, branch, phase="refill", details=Raw(msgspec.json.encode(outcome)))
+    return encode(release), encode(refill)
+
+
+def _extend(step: Step, outcome: Outcome, record: list[Operation]) -> Plan:
+    """A lazy source was read on: its fan-out is what is known of it now."""
+    if isinstance(outcome, FanOut):
+        known, _ = step.task.cursor or (0, 0)
+        split = msgspec.structs.replace(step.branch, step=step.task.step)
+        release, refill = _kept(step, split, outcome)
+        ended = outcome.source.lazy is None
+        extend = Extend(len(outcome.source) - known, ended, refill, release if ended else b"")
+    else:
+        extend = Extend(failure=msgspec.json.encode(outcome))
+    answer = yield [*record, extend]
+    return followed(answer)
 
 
 def _leave_open(step: Step, opening: Open, dead: list[Edge], record: list[Operation]) -> Plan:
@@ -343,11 +304,17 @@ def _leave_open(step: Step, opening: Open, dead: list[Edge], record: list[Operat
     if opened:
         # The barrier counts for the branch itself: only what else was opened is new.
         yield [Settle(len(opened))]
-        follow.tasks += [_merge_task(step, merge) for merge in opened]
+        follow.tasks += [merge_task(step, merge) for merge in opened]
     return follow
 
 
 # --- pieces ---
+
+
+def _sets(outcome: Outcome) -> tuple[tuple[str, bytes], ...]:
+    if type(outcome) is not Done or not outcome.sets:
+        return ()
+    return tuple((name, msgspec.json.encode(value)) for name, value in outcome.sets.items())
 
 
 def _knowing(step: Step, outcome: Done) -> Context:
@@ -378,67 +345,11 @@ def _children(step: Step, context: Context, taken: Sequence[Edge]) -> list[tuple
     ]
 
 
-def followed(answer: Answer) -> Follow:
-    """What there is to publish because of an answer alone."""
-    tasks = []
-    if answer.release is not None:
-        tasks.append(decode_task(answer.release))
-    if answer.refill is not None:
-        tasks.append(msgspec.structs.replace(decode_task(answer.refill_task), cursor=answer.refill))
-    return Follow(tasks=tasks, answer=answer)
-
-
 def _snapshot(context: Context, branch: Branch | None = None) -> bytes:
     path, source = (branch.path, branch.from_node) if branch else ("", None)
     return msgspec.json.encode(Snapshot(context.inline(), context.refs, path, source, context.writers))
 
 
-def _lost(step: Step, teller: str, dead: Iterable[Edge]) -> list[Operation]:
-    """One Skip for each merge behind each dead edge, in the order of the graph."""
-    skips = [
-        Skip(_rule(step, step.flow.nodes[merge]), f"{teller}!{edge.id}", weight)
-        for edge in dead
-        for merge, weight in step.paths.let_down(edge).items()
-    ]
-    skips.sort(key=lambda skip: step.paths.order[skip.rule.node])
-    return list(skips)
-
-
-def _rule(step: Step, node: Node, *, arriving: bool = False) -> Rule:
-    merge = _merge_id(step.task, step.branch.lineage, node.id)
-    parameters = node.parameters.constant
-    return Rule(
-        merge,
-        node.id,
-        step.paths.expected[node.id],
-        parameters.need(),
-        _timer(step, node.id, merge) if arriving else None,
-    )
-
-
-def _node_of(step: Step, merge: str) -> str:
-    """The node of a merge of this scope."""
-    lineage = step.branch.lineage
-    return next(id for id in step.paths.expected if _merge_id(step.task, lineage, id) == merge)
-
-
-def _merge_task(step: Step, merge: str) -> Task:
-    branch = Branch(merge, step.branch.lineage, Context({}))
-    return step.task_for(_node_of(step, merge), branch, phase="gather")
-
-
 def _keeps_results(step: Step, gather: str) -> bool:
     node = step.flow.nodes[gather]
     return node.role is not Role.GATHER or node.parameters.constant.keeps_results()
-
-
-def _timer(step: Step, node: str, target: str) -> Timer | None:
-    """The time-out of a join: its `timeout` in full, else the default, which counts idle time only."""
-    if step.flow.nodes[node].role is Role.SPLIT:
-        return None  # Without an aggregator nobody waits.
-    timeout = getattr(step.flow.nodes[node].parameters.constant, "timeout", None)
-    branch = msgspec.structs.replace(step.branch, step=derive(target, "~expire"), context=Context({}))
-    details = Deadline(target, None if timeout is not None else step.limits.timeout)
-    task = step.task_for(node, branch, phase="expire", details=Raw(msgspec.json.encode(details)))
-    due = step.now + (timeout if timeout is not None else step.limits.timeout)
-    return Timer(task.step, due, encode(task), sleeping=False)

@@ -107,6 +107,8 @@ class BarrierRow(Struct):
     keep_results: bool = True
     timer: str = ""
     refill: bytes = b""
+    source: str = ""
+    """Of a lazy one: `idle` while there may be more items than `total`, `reading` while somebody looks."""
     succeeded: int = 0
     failed: int = 0
     skipped: int = 0
@@ -119,6 +121,11 @@ class BarrierRow(Struct):
     @property
     def done(self) -> int:
         return self.succeeded + self.failed + self.skipped
+
+    @property
+    def known_total(self) -> int | None:
+        """How many items there are, once that is known."""
+        return None if self.source else self.total
 
     def view(self) -> BarrierView | None:
         """What it shows once it has closed."""
@@ -165,11 +172,15 @@ class Rows(Protocol):
     def step(self, execution: str, step: str) -> StepRow | None: ...
     def save_step(self, execution: str, step: str, row: StepRow) -> None: ...
 
+    def set(self, execution: str, variables: Sequence[tuple[str, bytes]]) -> None: ...
+
     def foresee(self, execution: str, barrier: str, items: Sequence[int]) -> None:
         """These items of a barrier are about to be looked at, all of them: a chance to read them at once."""
 
     def barrier(self, execution: str, barrier: str) -> BarrierRow | None: ...
-    def save_barrier(self, execution: str, row: BarrierRow) -> None: ...
+    def save_barrier(self, execution: str, row: BarrierRow, *, whole: bool = False) -> None:
+        """Without `whole`, only its counts and its state have changed since it was first saved."""
+
     def has_slot(self, execution: str, barrier: str, item: int) -> bool: ...
     def add_slot(self, execution: str, barrier: str, item: int, data: bytes | None) -> None: ...
     def refill(self, execution: str, barrier: str, step: str) -> tuple[int, int] | None: ...

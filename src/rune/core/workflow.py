@@ -88,6 +88,12 @@ class Node(msgspec.Struct, frozen=True):
         return self.type.role
 
 
+class _Carried(msgspec.Struct):
+    """What a definition of either format carries of others."""
+
+    workflows: dict[str, msgspec.Raw] = {}
+
+
 class Workflow:
     """Nodes and edges, and what follows from them, worked out once."""
 
@@ -126,6 +132,11 @@ class Workflow:
         if triggers:
             return tuple(dict.fromkeys(edge.dst for t in triggers for edge in self.outgoing[t]))
         return tuple(id for id, edges in self.incoming.items() if not edges)
+
+    @cached_property
+    def called(self) -> Mapping[str, msgspec.Raw]:
+        """The definitions of the workflows that this one calls, by the names it has for them."""
+        return msgspec.json.decode(self.definition, type=_Carried).workflows if self.definition else {}
 
     def paths(self, entry: str = "") -> Paths:
         """Scopes and path counts as seen from `entry`, or from the ordinary entries."""

@@ -9,12 +9,13 @@ import msgspec
 
 from rune.core.context import Ref, weight
 from rune.core.ids import content_hash, derive
-from rune.core.messages import Branch, Task, encode, scope_of
-from rune.core.outcome import Done, FanOut, Outcome
+from rune.core.messages import Branch, Task, encode
+from rune.core.outcome import Call, Done, FanOut, Outcome
 from rune.core.plan import Follow, Plan, Step, pass_on, plan, simply
 from rune.core.ports import Answer, Broker, Commit, State, Timer, TryAgain
 from rune.core.scope import unwrapped
 from rune.core.workflow import Edge
+from rune.engine.calling import Calls
 from rune.engine.completion import Completions
 from rune.engine.fanout import Items, pack
 from rune.engine.running import Attempt
@@ -35,6 +36,7 @@ class Carrier:
         self,
         state: State,
         broker: Broker,
+        calls: Calls,
         values: Values,
         items: Items,
         statuses: Statuses,
@@ -44,12 +46,13 @@ class Carrier:
     ) -> None:
         self.ended: dict[str, None] = {}
         self._state = state
+        self._calls = calls
         self._values = values
         self._items = items
         self._statuses = statuses
         self._clock = clock
         self._on_end = on_end
-        self._completions = Completions(state, broker, values, retention)
+        self._completions = Completions(state, broker, calls, values, retention)
 
     async def conclude(self, steps: Sequence[Step], attempts: Sequence[Attempt]) -> list[Task]:
         """Let `plan` decide for each step, ask State for all of them at once, and say what to publish."""
@@ -68,6 +71,8 @@ class Carrier:
             children += follow.children
             if follow.fan_out is not None:
                 tasks += await self._items.tasks(step, follow.fan_out)
+            if follow.call is not None:
+                await self._calls.place(step, follow.call)
             await self.end(step.task, follow.answer)
         if children:
             children = await self._values.fold_all(steps[0].task.execution_id, children)
@@ -103,15 +108,20 @@ class Carrier:
         number = step.task.attempt
         due, queue = self._clock() + rest, step.node.job.queue
         expires = due + queue if queue else 0.0
-        task = step.task_for(step.node.id, step.branch, attempt=number + 1, expires=expires)
+        task = step.again(attempt=number + 1, expires=expires)
         id = derive(step.branch.step, "~again", str(number))
         return TryAgain(number, Timer(id, due, encode(task)))
 
-    async def _stored(self, step: Step, outcome: Done | FanOut) -> Outcome:
+    async def _stored(self, step: Step, outcome: Done | Call | FanOut) -> Outcome:
         """A large outcome, stored: what is left of it is where."""
+        if isinstance(outcome, Call):
+            hash = await self._values.store(step.task.execution_id, bytes(outcome.input))
+            return msgspec.structs.replace(outcome, input=None, stored=hash)
         if isinstance(outcome, FanOut):
             if step.task.root:
                 outcome = await self._items.edited(step, outcome)
+            if step.task.phase == "refill":
+                return await self._items.portion(step.task.execution_id, outcome)
             return await self._items.fixed(step.task.execution_id, outcome)
         values = {f"${step.node.id}": outcome.output}
         if outcome.working:
@@ -139,8 +149,7 @@ class Carrier:
                 except StopIteration as stop:
                     follows[i] = stop.value
                     continue
-                place = scope_of(step.branch.lineage)
-                commits[i] = Commit(step.branch.step, place, operations, step.task.started_at)
+                commits[i] = step.commit(operations)
             if not commits:
                 break
             execution = plans[0][0].task.execution_id
@@ -149,8 +158,10 @@ class Carrier:
         return [follows[i] for i in range(len(plans))]
 
 
-def _too_large(outcome: Outcome) -> TypeGuard[Done | FanOut]:
+def _too_large(outcome: Outcome) -> TypeGuard[Done | Call | FanOut]:
     """Whether an outcome has to be stored before it is kept or passed on."""
+    if isinstance(outcome, Call):
+        return not outcome.stored and weight(outcome.input) > LARGE
     if isinstance(outcome, Done):
         return not outcome.refs and weight(outcome.output) > LARGE
     return isinstance(outcome, FanOut)

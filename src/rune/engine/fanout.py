@@ -22,17 +22,23 @@ __all__ = ["CHUNK", "Items", "pack", "single"]
 CHUNK = 4096
 """Items that one Task of a split publishes; it leaves the rest to the next."""
 _LARGEST_BATCH = 256
+_LARGEST_LEASED = 64
+"""The same of items that run side by side: a worker holds those of all its messages at once."""
 _BATCH_BYTES = 48 * 1024
 
 _encode = msgspec.json.Encoder().encode
 
 
-class _Stored(Struct):
-    """A fixed list of items, as it is stored."""
+class _Stored(Struct, omit_defaults=True):
+    """A fixed list of items, or a portion of a lazy source, as it is stored."""
 
     items: list[Raw]
     labels: list[str] | None = None
     keys: list[str] | None = None
+    before: str = ""
+    """The hash of the portion before this one, for whoever comes late."""
+    before_at: int = 0
+    """The index of its first item."""
 
 
 _stored_decoder = msgspec.json.Decoder(_Stored)
@@ -49,31 +55,59 @@ class Items:
     async def fixed(self, execution: str, fan_out: FanOut) -> FanOut:
         """The same fan-out, its items stored if one Task cannot publish them all."""
         source = fan_out.source
+        if source.lazy is not None:
+            return msgspec.structs.replace(fan_out, window=fan_out.window or 4 * CHUNK)
         if source.items is None or (len(source.items) <= CHUNK and not fan_out.window):
             return fan_out
         data = _encode({"items": source.items, "labels": fan_out.labels, "keys": fan_out.keys})
         stored = Source(stored=await self._values.store(execution, data), stop=len(source.items))
         return msgspec.structs.replace(fan_out, source=stored, labels=None, keys=None)
 
+    async def portion(self, execution: str, fan_out: FanOut) -> FanOut:
+        """The same fan-out, the portion of its source that was just read stored behind those before it."""
+        source = fan_out.source
+        items, known = source.items or [], source.stop
+        if items:
+            data = _encode(
+                {
+                    "items": items,
+                    "labels": fan_out.labels,
+                    "keys": fan_out.keys,
+                    "before": source.stored,
+                    "before_at": source.at,
+                }
+            )
+            stored = await self._values.store(execution, data)
+            source = msgspec.structs.replace(source, stored=stored, at=known, stop=known + len(items))
+        source = msgspec.structs.replace(source, items=None)
+        return msgspec.structs.replace(fan_out, source=source, labels=None, keys=None)
+
     async def edited(self, step: Step, fan_out: FanOut) -> FanOut:
         """The same fan-out with the items that were edited before the execution started."""
-        edits = await self._values.find(step.task.execution_id, edits_of(step.branch.step))
+        source, read = fan_out.source, step.task.phase == "refill"
+        if source.items is None and (source.stored or source.lazy is not None):
+            # What is stored was edited before; what is read lazily is edited as it is read.
+            return fan_out
+        split = step.task.step if read else step.branch.step
+        edits = await self._values.find(step.task.execution_id, edits_of(split))
         if edits is None:
             return fan_out
-        source = fan_out.source
         given = range(source.start, source.stop, source.stride) if source.items is None else source.items
         changed = msgspec.json.decode(edits, type=dict[int, Any])
-        items = [changed.get(i, item) for i, item in enumerate(given)]
-        return msgspec.structs.replace(fan_out, source=Source(items=items))
+        items = [changed.get(i, item) for i, item in enumerate(given, source.stop if read else 0)]
+        edited = msgspec.structs.replace(source, items=items) if read else Source(items=items)
+        return msgspec.structs.replace(fan_out, source=edited)
 
     async def tasks(self, step: Step, fan_out: FanOut, start: int = 0, stop: int | None = None) -> list[Task]:
         """The Tasks of items [start, stop), the last one a Task for the rest if they are many."""
-        total = len(fan_out.source)
+        source = fan_out.source
+        total = len(source)
         if stop is None:
             stop = min(total, fan_out.window or total)
+        # What an item sees does not depend on how much had been read before it.
+        count = Raw(b'{"count":null}') if source.reads else source.count
         rest: list[Task] = []
         node, branch = step.node, step.branch
-        count = Raw(_encode({"count": total}))
         context = branch.context.having({f"${node.id}": count})
         if stop - start > 1:
             context = await self._values.fold(step.task.execution_id, context, FAN_OUT_INLINE)
@@ -86,10 +120,13 @@ class Items:
         items = await self._read(step.task.execution_id, fan_out, start, stop)
         edges = [edge for edge in step.flow.outgoing[node.id] if not edge.is_error]
         outer = await self._outer(step.task.execution_id, branch)
-        children = self._branches(step, branch, items, edges, outer, total, start)
+        known = total if source.lazy is None else None
+        children = self._branches(step, branch, items, edges, outer, known, start)
         if any(weight(raw) > FAN_OUT_INLINE for raw in items.items):
             children = await self._values.fold_all(step.task.execution_id, children)
-        tasks = pack(step.task, children, fan_out.batch or _batch_size(total))
+        leased = any(step.flow.nodes[edge.dst].type.effects for edge in edges)
+        largest = _LARGEST_LEASED if leased else _LARGEST_BATCH
+        tasks = pack(step.task, children, fan_out.batch or _batch_size(total, largest))
         return [*(self._expiring(step, task) for task in tasks), *rest]
 
     def _expiring(self, step: Step, task: Task) -> Task:
@@ -99,10 +136,11 @@ class Items:
     async def _read(self, execution: str, fan_out: FanOut, start: int, stop: int) -> _Stored:
         source = fan_out.source
         if source.stored:
-            if self._last is None or self._last[0] != source.stored:
-                data = await self._values.fetch(execution, source.stored)
-                self._last = (source.stored, _stored_decoder.decode(data))
-            whole = self._last[1]
+            whole, at = await self._stored(execution, source.stored), source.at
+            while start < at:
+                # Who asks is late: its Task is that of a later portion.
+                whole, at = await self._stored(execution, whole.before), whole.before_at
+            start, stop = start - at, stop - at
         elif source.items is not None:
             whole = _Stored([Raw(_encode(i)) for i in source.items[start:stop]], fan_out.labels, fan_out.keys)
             return _Stored(whole.items, _cut(whole.labels, start, stop), _cut(whole.keys, start, stop))
@@ -112,6 +150,12 @@ class Items:
         return _Stored(
             whole.items[start:stop], _cut(whole.labels, start, stop), _cut(whole.keys, start, stop)
         )
+
+    async def _stored(self, execution: str, hash: str) -> _Stored:
+        if self._last is None or self._last[0] != hash:
+            data = await self._values.fetch(execution, hash)
+            self._last = (hash, _stored_decoder.decode(data))
+        return self._last[1]
 
     async def _outer(self, execution: str, branch: Branch) -> dict[str, Raw]:
         """The enclosing item under a name of its own, so that the new `$item` does not hide it."""
@@ -131,7 +175,7 @@ class Items:
         items: _Stored,
         edges: Sequence[Edge],
         outer: dict[str, Raw],
-        total: int,
+        total: int | None,
         start: int,
     ) -> list[tuple[Edge, Branch]]:
         node, barrier = step.node.id, branch.step
@@ -168,9 +212,9 @@ def _cut(texts: list[str] | None, start: int, stop: int) -> list[str] | None:
     return texts[start:stop] if texts else None
 
 
-def _batch_size(total: int) -> int:
+def _batch_size(total: int, largest: int) -> int:
     """One item a message for few, so that all workers get some; more for many, to share its cost."""
-    return max(1, min(_LARGEST_BATCH, total // 64))
+    return max(1, min(largest, total // 64))
 
 
 def pack(task: Task, children: Iterable[tuple[Edge, Branch]], batch: int = _LARGEST_BATCH) -> list[Task]:
@@ -235,6 +279,7 @@ def single(task: Task, edge: Edge, branch: Branch) -> Task:
         pool=edge.pool,
         root=task.root,
         epoch=task.epoch,
+        caller=task.caller,
     )
 
 
@@ -268,4 +313,5 @@ def _several(task: Task, edge: Edge, branches: list[Branch]) -> Task:
         pool=edge.pool,
         root=task.root,
         epoch=task.epoch,
+        caller=task.caller,
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,9 +13,9 @@ from msgspec import Raw
 from rune.core.context import Context
 from rune.core.errors import EngineError, ErrorInfo, MessageError, StateLost
 from rune.core.ids import derive
-from rune.core.messages import NULL, Branch, Task, branches_of, encode, scope_of
+from rune.core.messages import NULL, Branch, Caller, Task, branches_of, encode, scope_of
 from rune.core.node import Gathered, NodeType
-from rune.core.outcome import Done, FanOut
+from rune.core.outcome import Done, Failed, FanOut
 from rune.core.plan import Deadline, Limits, Step, followed
 from rune.core.ports import (
     Arm,
@@ -23,17 +24,20 @@ from rune.core.ports import (
     Delivery,
     End,
     Expire,
-    Open,
     Operation,
     Settle,
     State,
     Timer,
 )
 from rune.core.workflow import Node, Workflow
+from rune.engine.adopting import WHOLE, Adoption
+from rune.engine.calling import Calls, caller_name
 from rune.engine.carrying import Carrier
 from rune.engine.fanout import Items
+from rune.engine.flows import Flows
 from rune.engine.joins import Joins
 from rune.engine.passing import Passing
+from rune.engine.reading import reader
 from rune.engine.running import Attempt, Runner
 from rune.engine.seeding import Seeds, sow
 from rune.engine.statuses import Statuses
@@ -42,8 +46,8 @@ from rune.settings import Settings
 
 __all__ = ["WHOLE", "Engine"]
 
-WHOLE = 4096
-"""Bytes up to which a definition travels with every Task, where messages are cheaper than State."""
+_REST = 0.5
+"""Seconds that a step may wait for other executions before it gives its delivery back."""
 
 
 class Engine:
@@ -65,19 +69,31 @@ class Engine:
         """Executions whose Tasks are parked."""
         self.on_end: Callable[[str], None] = lambda execution: None
         """Called when this engine has ended an execution."""
-        self._compile = compile
+        self.on_rest: Callable[[], None] = lambda: None
+        """Called, in whatever handles a delivery, when that only waits for other executions."""
         self._runner = runner
         self._settings = settings
         self._limits = Limits(settings.timeout)
         self._clock = clock
         self._born = clock()
-        self._flows: dict[str | bytes, Workflow] = {}
+        self._flows = Flows(compile, self.values)
         self._items = Items(self.values)
+        self._adoption = Adoption(state, self.values, clock)
         self._joins = Joins(state, self.values)
         self._statuses = Statuses(broker, clock)
+        self._calls = Calls(state, broker, self.values, self._flows, self.start, clock)
+        runner.calls = self._calls
+        self._phases: Mapping[str, Callable[[Delivery, Step], Awaitable[None]]] = {
+            "gather": self._gather,
+            "wake": self._wake,
+            "answer": self._answer,
+            "expire": self._expire,
+            "refill": self._refill,
+        }
         self._carrier = Carrier(
             state,
             broker,
+            self._calls,
             self.values,
             self._items,
             self._statuses,
@@ -109,19 +125,23 @@ class Engine:
         whole: int = 0,
         root: str = "",
         seeds: Seeds = (),
+        caller: Caller | None = None,
     ) -> None:
         """Start an execution; to start it again is to start it once.
 
         A definition of at most `whole` bytes travels with its Tasks, a larger one is stored by its hash. One
         with a `root` shares the ids of that execution's steps, and does not run those that are among `seeds`.
+        One with a `caller` tells that how it ends.
         """
         for name, value in values.items():
             self.values.check(value, f"the value of {name}")
         travels = 0 < len(flow.definition) <= whole
         definition = "" if travels else await self.values.store(execution, flow.definition)
-        self._flows[flow.definition if travels else definition] = flow
+        self._flows.keep(flow.definition if travels else definition, flow)
         if root:
             await sow(self.state, execution, seeds)
+        if caller is not None:
+            await self.values.put(execution, {caller_name(execution): msgspec.json.encode(caller)})
         first = derive(root or execution, "~start")
         context = await self.values.fold(execution, Context(dict(values)))
         entries = flow.entries
@@ -142,21 +162,9 @@ class Engine:
             priority=priority,
             root=root,
             epoch=self.state.epoch,
+            caller=caller,
         )
         await self.broker.publish([_entry(flow, task, first, node, i) for i, node in enumerate(entries)])
-
-    async def _flow(self, task: Task) -> Workflow:
-        """The workflow a Task belongs to, compiled once."""
-        key: str | bytes = task.definition or bytes(task.workflow_definition)
-        flow = self._flows.get(key)
-        if flow is None:
-            if key == bytes(NULL):
-                raise MessageError("no workflow_definition")
-            data = key if isinstance(key, bytes) else await self.values.fetch(task.execution_id, key)
-            flow = self._flows[key] = self._compile(data)
-            if len(self._flows) > 1000:
-                del self._flows[next(iter(self._flows))]
-        return flow
 
     # --- one delivery ---
 
@@ -213,7 +221,7 @@ class Engine:
         if task.execution_id in self.paused and await self._park(task):
             await self.broker.finish(delivery)
             return
-        flow = await self._flow(task)
+        flow = await self._flows.of(task)
         node = flow.nodes.get(task.current_node)
         if node is None:
             raise MessageError(f"the workflow has no node '{task.current_node}'")
@@ -221,66 +229,16 @@ class Engine:
             # Written by hand, and put where everybody takes from.
             await self.broker.finish(delivery, [msgspec.structs.replace(task, pool=node.pool)])
             return
-        steps = self._steps(await self._adopted(task, flow), flow, node)
-        match task.phase:
-            case "run":
-                await self._run(delivery, steps)
-            case "gather":
-                await self._gather(delivery, steps[0])
-            case "wake":
-                await self._wake(delivery, steps[0])
-            case "expire":
-                await self._expire(delivery, steps[0])
-            case "refill":
-                await self._refill(delivery, steps[0])
+        steps = self._steps(await self._adoption.adopted(task, flow), flow, node)
+        if task.phase == "run":
+            await self._run(delivery, steps)
+        else:
+            await self._phases[task.phase](delivery, steps[0])
 
     def _steps(self, task: Task, flow: Workflow, node: Node) -> list[Step]:
         paths = flow.paths(task.entry)
         now = self._clock()
         return [Step(flow, paths, node, task, branch, now, self._limits) for branch in branches_of(task)]
-
-    async def _adopted(self, task: Task, flow: Workflow) -> Task:
-        """A Task as Rune writes them; one written by hand is where its execution starts."""
-        if task.step or task.twigs:
-            return task
-        branch = branches_of(task)[0]
-        entry = "" if flow.entries == (task.current_node,) else task.current_node
-        context = await self.values.fold(task.execution_id, branch.context)
-        definition, whole = task.definition, task.workflow_definition
-        if not definition and len(bytes(whole)) > WHOLE:
-            definition, whole = await self.values.store(task.execution_id, bytes(whole)), NULL
-        task = msgspec.structs.replace(
-            task,
-            workflow_definition=whole,
-            definition=definition,
-            step=branch.step,
-            lineage_stack=branch.lineage,
-            entry=entry,
-            accumulated_context=context.inline(),
-            refs=context.refs,
-            started_at=task.started_at or self._clock(),
-            epoch=self.state.epoch,
-        )
-        for depth in range(len(branch.lineage)):
-            await self._open_by_hand(task, flow, branch, depth)
-        return task
-
-    async def _open_by_hand(self, task: Task, flow: Workflow, branch: Branch, depth: int) -> None:
-        """Open the barrier that a frame of a lineage written by hand speaks of."""
-        frame, outer = branch.lineage[depth], branch.lineage[:depth]
-        paths = flow.paths(task.entry)
-        gather = flow.nodes.get(paths.closer.get(frame.split_node_id, frame.split_node_id))
-        if gather is None or frame.total_items is None:
-            raise MessageError(f"lineage_stack[{depth}] names no split, or no total_items")
-        resuming = msgspec.structs.replace(
-            branch, step=derive(frame.barrier, "~gather"), lineage=outer, from_node=None
-        )
-        step = Step(flow, paths, gather, task, resuming, self._clock())
-        details = Raw(msgspec.json.encode(frame.barrier))
-        release = step.task_for(gather.id, resuming, phase="gather", details=details)
-        total = frame.total_items
-        opening = Open(frame.barrier, total, 1, encode(release), published=total)
-        await self.state.apply(task.execution_id, [Commit(frame.barrier, scope_of(outer), [opening])])
 
     # --- running ---
 
@@ -336,16 +294,23 @@ class Engine:
     ) -> None:
         """Run steps that take their time side by side, and pass each on when it has ended."""
         running: dict[asyncio.Task[Attempt], Step] = {}
+        resting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         for step, record in ready:
-            work = self._runner.run(step, self.values, self.state, record)
+            work = self._runner.run(step, self.values, self.state, record, partial(_settle, resting))
             running[asyncio.create_task(work)] = step
-        held = False
+        held = rested = False
         try:
             while running:
-                done, _ = await asyncio.wait(running, timeout=hold, return_when=asyncio.FIRST_COMPLETED)
-                if not done:
+                events: set[asyncio.Future[Any]] = {*running} if rested else {*running, resting}
+                ended, _ = await asyncio.wait(events, timeout=hold, return_when=asyncio.FIRST_COMPLETED)
+                done = [task for task in running if task in ended]
+                if resting in ended:
+                    rested, hold = True, None if held else _REST
+                    self.on_rest()
+                elif not done:
                     await self._hold(delivery, list(running.values()))
                     held, hold = True, None
+                if not done:
                     continue
                 steps = [running.pop(task) for task in done]
                 tasks += await self._carrier.conclude(steps, [task.result() for task in done])
@@ -370,12 +335,11 @@ class Engine:
     async def _come_back(self, step: Step, at: float) -> None:
         """Somebody runs this step: look again when their lease ends."""
         branch = step.branch
-        task = step.task_for(step.node.id, branch, attempt=step.task.attempt)
+        task = step.again(attempt=step.task.attempt)
         # Named after what it waits for: an older one, for another attempt or lease, must not stand for it.
         id = derive(branch.step, "~busy", str(step.task.attempt), repr(at))
         timer = Timer(id, at, encode(task), sleeping=False)
-        commit = Commit(branch.step, scope_of(branch.lineage), [Arm(timer)])
-        await self.state.apply(step.task.execution_id, [commit])
+        await self.state.apply(step.task.execution_id, [step.commit([Arm(timer)])])
 
     async def _hold(self, delivery: Delivery, steps: list[Step]) -> None:
         """Give a delivery back that takes long: the lease and a timer at its end watch over the step."""
@@ -396,6 +360,16 @@ class Engine:
         attempt = Attempt(Done(context.raw(key, layers.__getitem__)), step.now, replayed=True)
         await self.broker.finish(delivery, await self._carrier.conclude([step], [attempt]))
 
+    async def _answer(self, delivery: Delivery, step: Step) -> None:
+        outcome = await self._calls.answer(step)
+        retry, number = step.node.retry, step.task.attempt
+        if isinstance(outcome, Failed) and retry is not None and number < retry.attempts:
+            attempt = Attempt(outcome, step.now, retry.rest(number))
+        else:
+            # That it called is on record; how that ended needs none.
+            attempt = Attempt(outcome, step.now, replayed=True)
+        await self.broker.finish(delivery, await self._carrier.conclude([step], [attempt]))
+
     async def _gather(self, delivery: Delivery, step: Step) -> None:
         opened = await self._joins.opened(step)
         if opened is None:
@@ -403,8 +377,13 @@ class Engine:
             await self.broker.finish(delivery, await self._carrier.drop([step]))
             return
         step, outcome = opened
-        self._statuses.running([step])
         if isinstance(outcome, Gathered):
+            self._statuses.opened(step, outcome)
+        else:
+            self._statuses.running([step])
+        if isinstance(outcome, Gathered) and outcome.pages is not None:
+            attempt = await self._runner.gather(step, self.values, outcome)
+        elif isinstance(outcome, Gathered):
             (attempt,) = await self._runner.run_pure([step], self.values, outcome)
         else:
             attempt = Attempt(outcome, step.now, replayed=True)
@@ -413,7 +392,12 @@ class Engine:
     async def _refill(self, delivery: Delivery, step: Step) -> None:
         fan_out = _details(step.task, FanOut)
         start, stop = step.task.cursor or (0, len(fan_out.source))
-        await self.broker.finish(delivery, await self._items.tasks(step, fan_out, start, stop))
+        if start < stop:
+            await self.broker.finish(delivery, await self._items.tasks(step, fan_out, start, stop))
+        elif (reading := reader(step, fan_out)) is not None:
+            await self._run_leased(delivery, [reading])
+        else:
+            await self.broker.finish(delivery)
 
     async def _expire(self, delivery: Delivery, step: Step) -> None:
         task = step.task
@@ -439,7 +423,9 @@ class Engine:
 
     async def _park(self, task: Task) -> bool:
         data = encode(task)
-        name = derive(data.decode()) if task.twigs or not task.step else f"{task.step}:{task.phase}"
+        # Of one split there may be several that publish its items, each other ones.
+        many = task.twigs or task.cursor or not task.step
+        name = derive(data.decode()) if many else f"{task.step}:{task.phase}"
         return await self.state.park(task.execution_id, name, data)
 
     async def fail(self, task: Task, error: EngineError) -> bool:
@@ -470,6 +456,11 @@ def _entry(flow: Workflow, task: Task, first: str, node: str, i: int) -> Task:
         path=f".{i}" if len(flow.entries) > 1 else "",
         pool=flow.nodes[node].pool,
     )
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _details(task: Task, type: Any) -> Any:

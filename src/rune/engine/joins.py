@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,14 +14,16 @@ from rune.core.errors import ErrorInfo, MessageError
 from rune.core.node import Gathered, Role
 from rune.core.outcome import Done, Failed
 from rune.core.plan import Snapshot, Step
-from rune.core.ports import MergeView, State
+from rune.core.ports import BarrierView, MergeView, State
 from rune.core.scope import output_name, unwrapped
 from rune.core.workflow import Node
 from rune.engine.values import Values, expand
 
 __all__ = ["Joins"]
 
-_PAGE = 10_000
+_PAGE = 4096
+_PAGE_BYTES = 4 << 20
+"""Results that are read at a time, and about how many bytes of them."""
 
 
 class Joins:
@@ -46,24 +49,40 @@ class Joins:
         view = await self._state.barrier(execution, barrier)
         if view is None:
             return None
-        if view.failure:
-            return step, _failed_items(step.node, view.failure, view.failed, view.total, view.first_error)
+        failed = _failed_items(step.node, view) if view.failure else None
+        counts = (view.total, view.succeeded, view.failed, view.skipped, view.folds)
+        if step.node.type.streams:
+            pages = partial(self._pages, execution, barrier, view.total)
+            return step, Gathered(Raw(b"[]"), *counts, pages=pages, failed_as=failed)
+        if failed is not None:
+            return step, failed
         if step.node.role is Role.SPLIT:
             # No aggregator: the branch ends with its last item.
             return step, Done(Raw(b'{"count":%d}' % view.total), port=None)
         results = b"[]"
         if step.node.parameters.constant.keeps_results():
             results = await self._results(execution, barrier, view.total)
-        gathered = Gathered(Raw(results), view.total, view.succeeded, view.failed, view.skipped, view.folds)
-        return step, gathered
+        return step, Gathered(Raw(results), *counts)
 
     async def _results(self, execution: str, barrier: str, total: int) -> bytes:
         """The results joined as bytes, null where an item was skipped."""
         slots: list[bytes] = [b"null"] * total
-        for start in range(0, total, _PAGE):
-            for item, data in await self._state.slots(execution, barrier, start, _PAGE):
+        async for page in self._pages(execution, barrier, total):
+            for item, data in page:
                 slots[item] = data
         return b"[" + b",".join(slots) + b"]"
+
+    async def _pages(
+        self, execution: str, barrier: str, total: int
+    ) -> AsyncIterator[list[tuple[int, bytes]]]:
+        """The results in order, about as many at a time as are neither too many nor too large."""
+        start, limit = 0, _PAGE // 10
+        while start < total:
+            page = await self._state.slots(execution, barrier, start, limit)
+            yield page
+            start += limit
+            size = sum(len(data) for _, data in page)
+            limit = max(1, min(_PAGE, 2 * limit, limit * _PAGE_BYTES // (size + 1)))
 
     # --- merges ---
 
@@ -136,9 +155,12 @@ def _path_key(path: str) -> tuple[int, ...]:
     return tuple(int(part) for part in path.split(".") if part)
 
 
-def _failed_items(node: Node, why: str, failed: int, total: int, error: bytes | None) -> Failed:
+def _failed_items(node: Node, view: BarrierView) -> Failed:
+    failed, total, error = view.failed, view.total, view.first_error
+    if view.failure == "source" and error is not None:
+        return msgspec.json.decode(error, type=Failed)
     details: dict[str, Any] = {"failed": failed, "total": total}
-    if why == "timeout":
+    if view.failure == "timeout":
         message = "timed out before every item had ended"
         return Failed(ErrorInfo(message, "AGGREGATOR_TIMEOUT", details, node.id), engine=True)
     if error is not None:

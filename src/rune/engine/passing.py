@@ -13,8 +13,8 @@ from rune.core.node import Role
 from rune.core.outcome import Done, Outcome
 from rune.core.plan import Limits, Step, pass_on
 from rune.core.scope import context_names
-from rune.core.workflow import Workflow
 from rune.engine.fanout import single
+from rune.engine.flows import Flows
 from rune.engine.running import Runner
 from rune.engine.statuses import Statuses
 from rune.engine.values import INLINE, Values
@@ -27,7 +27,7 @@ class Passing:
 
     def __init__(
         self,
-        flows: Mapping[str | bytes, Workflow],
+        flows: Flows,
         runner: Runner,
         values: Values,
         statuses: Statuses,
@@ -62,7 +62,7 @@ class Passing:
         """The step of a Task of one branch at a pure node, or at one where it has slept."""
         if not task.step or task.twigs or task.weight > INLINE:
             return None
-        flow = self._flows.get(task.definition or bytes(task.workflow_definition))
+        flow = self._flows.known(task)
         node = flow.nodes.get(task.current_node) if flow is not None else None
         if flow is None or node is None or node.role is not role or (node.pool and not task.pool):
             return None

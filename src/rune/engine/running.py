@@ -14,19 +14,25 @@ from rune.core.context import Layer, Ref
 from rune.core.errors import EngineError, InfrastructureError, NodeError
 from rune.core.expressions import Expression, ExpressionError
 from rune.core.ids import derive
-from rune.core.messages import Frame
+from rune.core.json import as_json
+from rune.core.messages import Caller, Frame
 from rune.core.node import Gathered, NodeType
-from rune.core.outcome import Done, Failed, Outcome
+from rune.core.outcome import Call, Done, Failed, Outcome
 from rune.core.plan import Step
+from rune.core.playbook.references import hash_of, reference
 from rune.core.ports import State
 from rune.core.scope import BranchScope, context_names
 from rune.core.workflow import Retry
+from rune.engine.reading import read_on
+from rune.engine.renewing import kept_alive
 from rune.engine.sealing import decode_outcome, sealed, told
+from rune.engine.slots import Slot, Slots
 from rune.engine.values import Values
 from rune.settings import Settings
 
 if TYPE_CHECKING:
     from rune.credentials import Credentials
+    from rune.engine.calling import Calls
 
 __all__ = ["Attempt", "Runner"]
 
@@ -59,7 +65,9 @@ class Runner:
         self._factories = services
         self._services: dict[str, Any] = {}
         self._credentials = credentials
-        self._slots = asyncio.Semaphore(settings.concurrency)
+        self._slots = Slots(settings.concurrency)
+        self.calls: Calls | None = None
+        """How its steps call other workflows; the engine's."""
 
     def service(self, name: str) -> Any:
         """A shared resource, made when it is first asked for."""
@@ -102,15 +110,22 @@ class Runner:
         node = step.node
         policy: Retry | None = None
         try:
-            context = _Context(self, step, _scope(step, layers), gathered)
+            context = _Context(self, step, values, _scope(step, layers), gathered)
             parameters: NodeType = node.parameters.constant or node.parameters.resolve(context.scope)
             policy = node.retry or parameters.retry_policy()
             return self._concluded(step, _at_once(parameters.run(context)), values, started)
         except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001 - node code may raise anything
             return self._failed(step, error, started, policy)
 
-    async def run(self, step: Step, values: Values, state: State, record: bytes | None) -> Attempt:
-        """Run one step, or read its record."""
+    async def run(
+        self,
+        step: Step,
+        values: Values,
+        state: State,
+        record: bytes | None,
+        on_rest: Callable[[], None] | None = None,
+    ) -> Attempt:
+        """Run one step, or read its record; `on_rest` is called if it has to wait for other executions."""
         started = self._clock()
         if record is not None:
             return Attempt(decode_outcome(record), started, replayed=True)
@@ -122,30 +137,39 @@ class Runner:
                 {"starts": step.fence},
             )
             return self._failed(step, error, started, None)
-        work = self._in_turn(step, values)
+        work = self._in_turn(step, values, on_rest)
         return await (self._kept_alive(step, state, work) if step.fence else work)
 
-    async def _in_turn(self, step: Step, values: Values) -> Attempt:
+    async def _in_turn(self, step: Step, values: Values, on_rest: Callable[[], None] | None) -> Attempt:
         """Run one step when there is room, unless it has waited too long by then."""
-        async with self._slots:
+        async with self._slots.taken(on_rest) as slot:
             now, expires = self._clock(), step.task.expires
             if expires and now > expires:
                 message = f"it waited for more than {step.node.job.queue:g} s to be started"
                 return self._failed(step, NodeError(message, "SHARD_EXPIRED"), now, step.node.retry)
-            return await self._try(step, values)
+            return await self._try(step, values, slot=slot)
 
-    async def _try(self, step: Step, values: Values) -> Attempt:
+    async def gather(self, step: Step, values: Values, gathered: Gathered) -> Attempt:
+        """Run a step that reads what was gathered: that changes no more, so that it needs no lease."""
+        return await self._try(step, values, gathered)
+
+    async def _try(
+        self, step: Step, values: Values, gathered: Gathered | None = None, slot: Slot | None = None
+    ) -> Attempt:
         started = self._clock()
         policy: Retry | None = None
         try:
             branch, node = step.branch, step.node
             wanted = context_names(node.parameters.names, step.flow, branch)
             layers = await values.load(step.task.execution_id, branch.context.needs(wanted))
-            context = _Context(self, step, _scope(step, layers))
+            context = _Context(self, step, values, _scope(step, layers), gathered, slot=slot)
             parameters: NodeType = node.parameters.constant or node.parameters.resolve(context.scope)
             policy = node.retry or parameters.retry_policy()
             context.last_attempt = policy is None or context.attempt >= policy.attempts
-            return self._concluded(step, await parameters.run(context), values, started)
+            reading = step.task.phase == "refill"
+            work = read_on(step, parameters, context) if reading else parameters.run(context)
+            outcome = await context.through(work)
+            return self._concluded(step, outcome, values, started)
         except InfrastructureError:
             raise
         except asyncio.CancelledError as error:
@@ -157,22 +181,22 @@ class Runner:
 
     async def _kept_alive(self, step: Step, state: State, work: Awaitable[Attempt]) -> Attempt:
         """Renew the lease for as long as the step runs."""
-        task = asyncio.ensure_future(work)
         lease = step.node.job.lease or self._settings.lease
-        try:
-            while True:
-                done, _ = await asyncio.wait({task}, timeout=lease / 4)
-                if done:
-                    return task.result()
-                until = self._clock() + lease
-                await state.renew(step.task.execution_id, step.branch.step, step.fence, until)
-        finally:
-            task.cancel()
+
+        def renew() -> Awaitable[bool]:
+            until = self._clock() + lease
+            return state.renew(step.task.execution_id, step.branch.step, step.fence, until)
+
+        return await kept_alive(work, renew, lease / 4)
 
     def _concluded(self, step: Step, outcome: Outcome, values: Values, started: float) -> Attempt:
         made = sealed(step.node, outcome, self._credentials.mask.data)
         if isinstance(made, Done):
             values.check(made.output, "its output")
+        elif isinstance(made, Call):
+            values.check(made.input, "the input of the call")
+            if made.workflow not in step.flow.called:
+                raise EngineError(f"the definition carries no workflow {made.workflow!r}", "WORKFLOW_UNKNOWN")
         return Attempt(made, started)
 
     def _failed(self, step: Step, error: BaseException, started: float, policy: Retry | None) -> Attempt:
@@ -193,9 +217,13 @@ class _Context(Struct, eq=False, gc=False):
 
     _runner: Runner
     _step: Step
+    _values: Values
     scope: BranchScope
     gathered: Gathered | None = None
     last_attempt: bool = True
+    slot: Slot | None = None
+    given_up: list[Caller] = []
+    """Calls whose end the node does not wait for any more."""
 
     @property
     def attempt(self) -> int:
@@ -255,6 +283,48 @@ class _Context(Struct, eq=False, gc=False):
     async def credential(self, reference: str | None = None) -> Mapping[str, Any]:
         reference = reference or self._step.node.credentials
         return await self._runner._credentials.resolve(reference) if reference else {}
+
+    async def keep(self, data: bytes) -> tuple[str, bytes]:
+        node = self._step.node
+        if node.credentials or node.type.signs:
+            data = self._runner._credentials.mask.data(data)
+        self._values.check(Raw(data), "a result")
+        return reference(await self._values.store(self.execution_id, data)), data
+
+    async def fetch(self, reference: str) -> bytes:
+        return await self._values.fetch(self.execution_id, hash_of(reference))
+
+    async def load(self, reference: str) -> Any:
+        ref = Ref(hash_of(reference), 0, "a result")
+        return (await self._values.load(self.execution_id, [ref]))[ref].value(ref.key)
+
+    async def variables(self) -> dict[str, Any]:
+        return await self._values.variables(self.execution_id)
+
+    async def call(self, workflow: str, input: Any, key: str = "") -> Any:
+        calls, node = self._runner.calls, self._step.node
+        if calls is None or self.slot is None or not self._step.fence:
+            raise EngineError("only a node that runs under a lease may call", "NODE_OUTCOME")
+        given = as_json(input)
+        if node.credentials or node.type.signs:
+            given = Raw(self._runner._credentials.mask.data(bytes(given)))
+        name = derive(self.step, "~call", str(self.attempt), key)
+        caller = await calls.begin(self._step, name, workflow, given)
+        try:
+            async with self.slot.lent():
+                return decode(await calls.result(caller))
+        except asyncio.CancelledError:
+            self.given_up.append(caller)
+            raise
+
+    async def through(self, work: Awaitable[Outcome]) -> Outcome:
+        """Do the node's work, then end what it has called and does not wait for any more."""
+        try:
+            return await work
+        finally:
+            # Whoever takes over from a worker that stops goes on with them.
+            if self.given_up and self._runner.calls is not None and not _is_cancelled():
+                await self._runner.calls.cancel(self.given_up)
 
     def service(self, name: str) -> Any:
         return self._runner.service(name)

@@ -12,7 +12,7 @@ from rune.core.errors import ErrorInfo, NodeError
 from rune.core.expressions import ExpressionError
 from rune.core.json import as_json
 from rune.core.node import Role
-from rune.core.outcome import Arrive, Done, Failed, FanOut, Join, Outcome, Sleep
+from rune.core.outcome import Arrive, Call, Done, Failed, FanOut, Join, Outcome, Sleep
 from rune.core.workflow import Node
 
 __all__ = ["decode_outcome", "sealed", "told"]
@@ -36,7 +36,9 @@ def sealed(node: Node, outcome: Outcome, mask: Masker) -> Outcome:
     made = _raw(outcome, trusted=node.type.trusted)
     if isinstance(made, Failed):
         return msgspec.structs.replace(made, error=_masked_error(_encodable(made.error, node), node, mask))
-    return _masked(made, mask) if node.credentials or node.type.signs else made
+    # What a split reads may have been signed for, by the source itself.
+    read = isinstance(made, FanOut) and made.source.reads > 0
+    return _masked(made, mask) if node.credentials or node.type.signs or read else made
 
 
 def told(node: Node, error: BaseException, mask: Masker) -> ErrorInfo:
@@ -69,14 +71,18 @@ def _raw(outcome: Outcome, *, trusted: bool) -> Outcome:
                 outcome.reused,
                 outcome.error,
                 outcome.details,
+                outcome.sets,
             )
         case Arrive():
             return Arrive(as_json(outcome.result, trusted=trusted), outcome.folds)
         case Sleep():
             return Sleep(outcome.until, as_json(outcome.output, trusted=trusted))
+        case Call():
+            return Call(outcome.workflow, as_json(outcome.input, trusted=trusted), outcome.stored)
         case FanOut():
             if not trusted:
                 as_json(outcome.source.items)
+                as_json(outcome.source.lazy)
             return outcome
         case Failed() | Join():
             return outcome
@@ -86,11 +92,17 @@ def _raw(outcome: Outcome, *, trusted: bool) -> Outcome:
 
 def _masked(outcome: Outcome, mask: Masker) -> Outcome:
     match outcome:
-        case Done(error=None, details=None) | Sleep():
+        case Done(error=None, details=None, sets=None) | Sleep():
             return msgspec.structs.replace(outcome, output=Raw(mask(bytes(outcome.output))))
         case Done():
-            plain = msgspec.json.decode(mask(msgspec.json.encode(outcome)), type=Done)
+            data = msgspec.json.encode(outcome)
+            masked = mask(data)
+            if masked is data:
+                return outcome
+            plain = msgspec.json.decode(masked, type=Done)
             return msgspec.structs.replace(plain, output=Raw(mask(bytes(outcome.output))))
+        case Call():
+            return msgspec.structs.replace(outcome, input=Raw(mask(bytes(outcome.input))))
         case Arrive():
             return msgspec.structs.replace(outcome, result=Raw(mask(bytes(outcome.result))))
         case FanOut():
@@ -106,7 +118,7 @@ def _masked_list(values: list[Any] | None, mask: Masker) -> list[Any] | None:
 
 
 def _masked_error(info: ErrorInfo, node: Node, mask: Masker) -> ErrorInfo:
-    if not (node.credentials or node.type.signs):
+    if not (node.credentials or node.type.signs or node.role is Role.SPLIT):
         return info
     return msgspec.json.decode(mask(msgspec.json.encode(info)), type=ErrorInfo)
 

@@ -13,11 +13,11 @@ from msgspec import Raw
 
 from rune.core.context import Ref
 from rune.core.errors import ErrorInfo
-from rune.core.ids import derive
+from rune.core.ids import child_of, derive
 from rune.core.messages import NodeStatusMessage, scope_of
-from rune.core.node import NodeType, Role
-from rune.core.outcome import Arrive, Done, Failed, FanOut, Join, Sleep
-from rune.core.plan import Follow, Step, merge_step
+from rune.core.node import Gathered, NodeType, Role
+from rune.core.outcome import Arrive, Call, Done, Failed, FanOut, Join, Sleep
+from rune.core.plan import Follow, Step, call_key, merge_step
 from rune.core.ports import Broker
 from rune.engine.running import Attempt
 
@@ -59,6 +59,15 @@ class Statuses:
         self.counts: dict[tuple[type[NodeType], type], int] = defaultdict(int)
         """Steps that have ended or rest, by the type of their node and of the outcome that counts."""
 
+    def opened(self, step: Step, found: Gathered) -> None:
+        """This step starts, because its join has opened."""
+        if not self._broker.listened:
+            return
+        told = _status(step, "running", iso(self._clock()), 0, closes=_closed_by(step))
+        if step.node.role is Role.GATHER:
+            told = msgspec.structs.replace(told, gathered=(found.total, found.skipped))
+        self._broker.emit([told])
+
     def running(self, steps: Sequence[Step]) -> None:
         """These steps start."""
         if not self._broker.listened:
@@ -89,6 +98,9 @@ class Statuses:
         self, steps: Sequence[Step], attempts: Sequence[Attempt], follows: Sequence[Follow]
     ) -> None:
         """These steps have ended, or rest."""
+        if steps[0].task.phase == "refill":
+            # Reading on is a part of the split, whose join tells if it failed.
+            return
         for step, follow in zip(steps, follows, strict=True):
             self.counts[step.node.type, type(follow.outcome)] += 1
         if not self._broker.listened:
@@ -128,9 +140,13 @@ class Statuses:
             case Sleep(until=until, output=output):
                 resume_at = iso(until) if until is not None else None
                 return _status(step, "waiting", at, ms, output=output, details={"resume_at": resume_at})
+            case Call(workflow=workflow):
+                key = call_key(step.branch.step, step.task.attempt)
+                child = {"child": child_of(step.task.execution_id, key), "workflow": workflow}
+                return _status(step, "waiting", at, ms, details=child)
             case FanOut(source=source):
-                count = Raw(b'{"count":%d}' % len(source))
-                return _status(step, "success", at, ms, output=count, details={"count": len(source)})
+                known = len(source) if source.lazy is None else None
+                return _status(step, "success", at, ms, output=source.count, details={"count": known})
             case Join() if answer.arrived and not answer.opened:
                 arrived, expected = answer.arrived
                 details = {"arrived": arrived, "expected": expected}
@@ -144,7 +160,7 @@ class Statuses:
         if progress is None:
             return None
         last = progress.processed == progress.total
-        if progress.total > _EVERY_ARRIVAL and not last and now - self._told < 0.1:
+        if (progress.total or progress.processed) > _EVERY_ARRIVAL and not last and now - self._told < 0.1:
             return None
         self._told = now
         details = {
@@ -231,4 +247,5 @@ def _status(
         join=join,
         closes=closes,
         handled=handled,
+        caller=step.task.caller,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -82,6 +83,11 @@ class Values:
     async def find(self, execution: str, hash: str) -> bytes | None:
         """One stored value as its bytes, if there is one."""
         return (await self._state.get(execution, [hash])).get(hash)
+
+    async def variables(self, execution: str) -> dict[str, Any]:
+        """The variables of an execution."""
+        found = await self._state.variables(execution)
+        return {name: msgspec.json.decode(data) for name, data in found.items()}
 
     def _remember(self, ref: Ref, data: bytes) -> Layer:
         layer = Layer({ref.key: Raw(data)} if ref.key else _layer_decoder.decode(data))

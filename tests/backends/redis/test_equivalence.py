@@ -19,6 +19,7 @@ from rune.core.ports import (
     Commit,
     End,
     Expire,
+    Extend,
     MergeView,
     Open,
     Operation,
@@ -94,14 +95,20 @@ class Walk:
 
     def open(self, place: Place) -> Open:
         barrier = OPENED[place]
-        total = self.totals[barrier] if self.chance(95) else 0
-        window = self.random.choice([0, 0, 1, 2])
+        lazy = self.chance(30)
+        total = self.totals[barrier] if self.chance(95) and not lazy else 0
+        window = self.random.choice([1, 2, 5] if lazy else [0, 0, 1, 2])
         policy = Policy(self.random.choice([None, None, 0, 1]), self.chance(50))
         release, keep = f"release {barrier}".encode(), self.chance(80)
         published = min(total, window) if window else total
         width = self.random.choice([1, 1, 2])
         timer = self.maybe_timer()
-        return Open(barrier, total, width, release, policy, window, published, keep, timer, b"refill")
+        return Open(barrier, total, width, release, policy, window, published, keep, timer, b"refill", lazy)
+
+    def extend(self) -> Extend:
+        pick = self.random.choice
+        more, known = pick([b"", b"refill 2"]), pick([b"", b"release 2"])
+        return Extend(pick([0, 1, 1, 2]), self.chance(20), more, known, pick([None, None, None, b"{}"]))
 
     def expire(self, place: Place) -> Expire:
         target = self.random.choice([OPENED.get(place, "b"), f"m{scope_key(place)}"])
@@ -126,9 +133,12 @@ class Walk:
         operations = [self.operation(place)]
         if self.chance(1):
             operations = [End("failed", self.random.choice([None, b"{}"]), "why", b"{}")]
+        reads = ""
+        if place in OPENED and self.chance(25):
+            operations, reads = [self.extend()] if self.chance(80) else operations, OPENED[place]
         if self.chance(30):
             operations.insert(0, Record(self.random.choice(DATA), self.random.choice([0, 0, 0, 1])))
-        return Commit(self.step(place), place, operations)
+        return Commit(self.step(place), place, operations, reads=reads)
 
     # --- questions ---
 

@@ -63,7 +63,7 @@ def _barrier(row: BarrierRow, slots: dict[int, bytes | None]) -> BarrierOpen:
     return BarrierOpen(
         row.id,
         row.parent,
-        row.total,
+        row.known_total,
         row.done,
         row.failed,
         row.skipped,

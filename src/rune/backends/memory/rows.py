@@ -46,6 +46,7 @@ class Execution:
         "steps",
         "timers",
         "values",
+        "variables",
     )
 
     def __init__(self, row: ExecutionRow) -> None:
@@ -57,6 +58,7 @@ class Execution:
         self.arrivals: dict[str, dict[str, tuple[int, bytes | None]]] = {}
         self.timers: dict[str, Timer] = {}
         self.values: dict[str, bytes] = {}
+        self.variables: dict[str, bytes] = {}
         self.parked: dict[str, bytes] = {}
         self.leaving: dict[str, bytes] = {}
         """What was parked, until it has been published."""
@@ -139,6 +141,9 @@ class MemoryRows:
         of.steps[step] = row
         of.scope(row.scope).steps.add(step)
 
+    def set(self, execution: str, variables: Sequence[tuple[str, bytes]]) -> None:
+        self.at(execution).variables.update(variables)
+
     def foresee(self, execution: str, barrier: str, items: Sequence[int]) -> None:
         return None
 
@@ -146,7 +151,7 @@ class MemoryRows:
         found = self.of(execution).barriers.get(barrier)
         return found.row if found else None
 
-    def save_barrier(self, execution: str, row: BarrierRow) -> None:
+    def save_barrier(self, execution: str, row: BarrierRow, *, whole: bool = False) -> None:
         of = self.at(execution)
         if row.id not in of.barriers:
             of.barriers[row.id] = _Barrier(row)

@@ -68,6 +68,9 @@ class MemoryState:
         of = self.rows.executions.get(execution)
         return {hash: of.values[hash] for hash in hashes if hash in of.values} if of else {}
 
+    async def variables(self, execution: str) -> dict[str, bytes]:
+        return dict(self.rows.of(execution).variables)
+
     async def barrier(self, execution: str, barrier: str) -> BarrierView | None:
         row = self.rows.barrier(execution, barrier)
         return row.view() if row else None
@@ -171,8 +174,9 @@ class MemoryState:
         self._ledger.woken(timers)
         for timer in timers:
             armed = self.rows.at(timer.execution).timers
+            known = armed.get(timer.id)
             # One that was armed anew in the meantime stays.
-            if armed.get(timer.id) == timer:
+            if known is not None and known.due == timer.due:
                 del armed[timer.id]
 
     async def release(self, execution: str, timer: str) -> Timer | None:
@@ -189,6 +193,10 @@ class MemoryState:
         self.rows.arm(execution, woken, replace=True)
         return True
 
+    async def undue(self, execution: str, cursor: str) -> tuple[list[Timer], str]:
+        timers = self.rows.of(execution).timers.values()
+        return [msgspec.structs.replace(t, execution=execution) for t in timers if t.due is None], ""
+
     async def timers(self, limit: int) -> list[Timer]:
         soon = sorted(
             (due, execution, id)
@@ -201,6 +209,8 @@ class MemoryState:
         ]
 
     async def next_due(self) -> float | None:
+        # From here on, whatever is armed to come earlier ends the sleep that follows.
+        self._earlier.clear()
         while self._due:
             due, _, execution, id = self._due[0]
             timer = self.rows.at(execution).timers.get(id)
@@ -210,7 +220,6 @@ class MemoryState:
         return None
 
     async def armed(self, timeout: float | None) -> None:
-        self._earlier.clear()
         try:
             await asyncio.wait_for(self._earlier.wait(), timeout)
         except TimeoutError:

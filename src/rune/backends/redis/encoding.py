@@ -19,6 +19,7 @@ from rune.core.ports import (
     End,
     Ending,
     Expire,
+    Extend,
     Lease,
     Open,
     Operation,
@@ -47,7 +48,18 @@ pack = msgspec.msgpack.Encoder().encode
 
 def encode_commits(commits: Sequence[Commit]) -> bytes:
     """What `apply.lua` reads."""
-    return pack([(c.step, c.place, [_operation(op) for op in c.operations], c.started_at) for c in commits])
+    return pack(
+        [
+            (
+                c.step,
+                c.place,
+                [_operation(op) for op in c.operations],
+                c.started_at,
+                *((c.reads,) if c.reads else ()),
+            )
+            for c in commits
+        ]
+    )
 
 
 def encode_seeds(seeds: Sequence[Seed]) -> bytes:
@@ -61,13 +73,14 @@ def _operation(op: Operation) -> tuple[Any, ...]:
             folds = [_number(value) for value in op.folds]
             return "settle", op.change, _opaque(op.end), op.path, op.node, folds, _opaque(op.error)
         case Record():
-            return "record", _opaque(op.outcome), op.fence
+            sets = [part for name, data in op.sets for part in (name, _opaque(data))]
+            return "record", _opaque(op.outcome), op.fence, sets
         case ArriveAt():
             return "arrive", _rule(op.rule), op.order, _opaque(op.payload)
         case Skip():
             return "skip", _rule(op.rule), op.member, op.weight
-        case Open():
-            return _open(op)
+        case Open() | Extend():
+            return _fan_out(op)
         case Arm():
             return "arm", _timer(op.timer)
         case TryAgain():
@@ -80,7 +93,9 @@ def _operation(op: Operation) -> tuple[Any, ...]:
             assert_never(op)
 
 
-def _open(op: Open) -> tuple[Any, ...]:
+def _fan_out(op: Open | Extend) -> tuple[Any, ...]:
+    if isinstance(op, Extend):
+        return "extend", op.count, op.ended, _opaque(op.refill), _opaque(op.release), _opaque(op.failure)
     return (
         "open",
         op.barrier,
@@ -94,6 +109,7 @@ def _open(op: Open) -> tuple[Any, ...]:
         op.keep_results,
         _timer(op.timer) if op.timer else None,
         _opaque(op.refill),
+        op.lazy,
     )
 
 

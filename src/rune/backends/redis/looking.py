@@ -19,6 +19,8 @@ _MISSING = 5
 _LOOKED = 50_000
 _PAGE = 5_000
 """Items among which they are looked for, and by one call: a look must not keep others waiting."""
+_SCANNED = 500
+"""Timers that are looked at by one call."""
 
 
 class Looking:
@@ -83,6 +85,17 @@ class Looking:
         found = await asyncio.gather(*(self._timer(at, *name.split("/", 1)) for at, name in soon[:limit]))
         return [timer for timer in found if timer is not None]
 
+    async def undue(self, execution: str, cursor: str) -> tuple[list[Timer], str]:
+        """See `State.undue`: those in which branches sleep first, then the others."""
+        kind, _, at = cursor.partition(":")
+        kind = kind or "sleepers"
+        key = of(execution, kind)
+        following, flat = await self._client.call(key, "HSCAN", key, at or "0", "COUNT", _SCANNED)
+        timers = [t for t in _timers(execution, flat, kind == "sleepers") if t.due is None]
+        if int(following):
+            return timers, f"{kind}:{int(following)}"
+        return timers, "timers:0" if kind == "sleepers" else ""
+
     async def _timer(self, at: float, execution: str, id: str) -> Timer | None:
         for key, sleeping in (("sleepers", True), ("timers", False)):
             text = await self._client.call(of(execution, key), "HGET", of(execution, key), id)
@@ -108,7 +121,7 @@ def _barrier(
     missing: tuple[int, ...],
     id: bytes,
     scope: bytes,
-    total: int,
+    total: int | None,
     done: int,
     failed: int,
     skipped: int,

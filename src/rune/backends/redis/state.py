@@ -149,6 +149,11 @@ class RedisState:
         found = await self._client.call(of(execution, "v"), "HMGET", of(execution, "v"), *hashes)
         return {hash: data for hash, data in zip(hashes, found, strict=True) if data is not None}
 
+    async def variables(self, execution: str) -> dict[str, bytes]:
+        key = of(execution, "c")
+        found = iter(await self._client.call(key, "HGETALL", key))
+        return {name.decode(): data for name, data in zip(found, found, strict=True)}
+
     # --- joins ---------------------------------------------------------------------------------------------
 
     async def barrier(self, execution: str, barrier: str) -> BarrierView | None:
@@ -239,6 +244,9 @@ class RedisState:
 
     async def wake(self, execution: str, timer: str, task: bytes, due: float) -> bool:
         return await self._timers.wake(execution, timer, task, due)
+
+    async def undue(self, execution: str, cursor: str) -> tuple[list[Timer], str]:
+        return await self._looking.undue(execution, cursor)
 
     async def timers(self, limit: int) -> list[Timer]:
         return await self._looking.timers(limit)

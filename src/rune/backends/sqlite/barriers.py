@@ -1,4 +1,4 @@
-"""Barriers: what of one never changes, and its tally."""
+"""Barriers: what of one hardly ever changes, and its tally."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ _FIXED = (
 )
 _TALLY = (
     "published",
+    "source",
     "succeeded",
     "failed",
     "skipped",
@@ -43,7 +44,7 @@ _SELECT = f"""
     FROM barrier JOIN tally ON tally.execution = barrier.execution AND tally.barrier = barrier.id
     WHERE barrier.execution = ? AND barrier.id = ?
 """
-_INSERT = upsert("barrier", ("execution", "id"), _FIXED)
+_REPLACE = upsert("barrier", ("execution", "id"), _FIXED)
 _UPSERT = upsert("tally", ("execution", "barrier"), _TALLY)
 
 _fixed = attrgetter(*_FIXED)
@@ -61,7 +62,8 @@ class Barriers:
         self._keep = keep
         self.known: dict[Key, BarrierRow | None] = {}
         self.changed: dict[Key, BarrierRow] = {}
-        self._new: list[Key] = []
+        self._whole: set[Key] = set()
+        """Those of the changed ones that are written to both tables."""
 
     def get(self, execution: str, barrier: str) -> BarrierRow | None:
         """The barrier, if there is one."""
@@ -81,18 +83,19 @@ class Barriers:
         values["folds"] = _decode_folds(values["folds"])
         return BarrierRow(barrier, **values)
 
-    def put(self, execution: str, row: BarrierRow) -> None:
+    def put(self, execution: str, row: BarrierRow, *, whole: bool) -> None:
         """Keep this barrier, new or changed."""
         key = (execution, row.id)
-        if self.known.get(key) is None:
-            self._new.append(key)
+        if whole or self.known.get(key) is None:
+            self._whole.add(key)
         self.known[key] = self.changed[key] = row
 
     def write(self) -> None:
         """Write what has changed."""
-        if self._new:
-            self._connection.executemany(_INSERT, [(*key, *_fixed(self.changed[key])) for key in self._new])
-            self._new.clear()
+        if self._whole:
+            whole = [(*key, *_fixed(self.changed[key])) for key in self._whole]
+            self._connection.executemany(_REPLACE, whole)
+            self._whole.clear()
         rows = [(*key, *_counts(row), _encode_folds(row.folds)) for key, row in self.changed.items()]
         self._connection.executemany(_UPSERT, rows)
         self.changed.clear()
@@ -106,4 +109,4 @@ class Barriers:
         """Forget everything, changes too."""
         self.known.clear()
         self.changed.clear()
-        self._new.clear()
+        self._whole.clear()

@@ -19,9 +19,12 @@ _MISSING = 5
 """Items that are named of those which have not ended."""
 _LOOKED = 50_000
 """Items among which they are looked for: a look must not keep others waiting."""
+_PAGE = 500
+"""Timers that are read at a time."""
 
 _BARRIERS = """
-    SELECT b.id, b.parent, b.total, t.succeeded + t.failed + t.skipped, t.failed, t.skipped, t.published,
+    SELECT b.id, b.parent, CASE t.source WHEN '' THEN b.total END, t.succeeded + t.failed + t.skipped,
+           t.failed, t.skipped, t.published,
            b."release"
     FROM barrier b JOIN tally t ON t.execution = b.execution AND t.barrier = b.id
     WHERE b.execution = ? AND t.closed = 0 LIMIT ?
@@ -76,6 +79,16 @@ class Looking:
         return [
             Timer(id, due, task, bool(sleeping), execution) for id, due, task, sleeping, execution in found
         ]
+
+    def undue(self, execution: str, cursor: str) -> tuple[list[Timer], str]:
+        """See `State.undue`."""
+        found = self._connection.execute(
+            "SELECT id, task, sleeping FROM timer WHERE execution = ? AND due IS NULL AND id > ? "
+            "ORDER BY id LIMIT ?",
+            (execution, cursor, _PAGE),
+        ).fetchall()
+        timers = [Timer(id, None, task, bool(sleeping), execution) for id, task, sleeping in found]
+        return timers, timers[-1].id if len(timers) == _PAGE else ""
 
     def _one(self, query: str, execution: str) -> Any:
         found = self._connection.execute(query, (execution,)).fetchone()

@@ -13,8 +13,18 @@ from rune.core.errors import InfrastructureError
 
 __all__ = ["VERSION", "FileLock", "connect"]
 
-VERSION = 1
+VERSION = 2
 """Of the schema, kept as the file's `user_version`."""
+_STEPS = {
+    1: """ALTER TABLE tally ADD COLUMN source TEXT NOT NULL DEFAULT '';
+        CREATE TABLE variable (
+            execution TEXT NOT NULL,
+            name      TEXT NOT NULL,
+            data      BLOB NOT NULL,
+            PRIMARY KEY (execution, name)
+        ) WITHOUT ROWID"""
+}
+"""What makes a file of each older version one of the next."""
 _PROGRAM = int.from_bytes(b"Rune")
 """Tells our files from other programs', as the file's `application_id`."""
 _WAL_AT_REST = 1 << 20
@@ -100,32 +110,40 @@ def connect(path: str, synchronous: str) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, path: str, synchronous: str) -> None:
-    new = _check_version(connection, path)
+    version = _version(connection, path)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute(f"PRAGMA synchronous = {'FULL' if synchronous == 'full' else 'NORMAL'}")
     # Checkpoints sync, so they are made in a thread: see Database.
     connection.execute("PRAGMA wal_autocheckpoint = 0")
     connection.execute(f"PRAGMA journal_size_limit = {_WAL_AT_REST}")
     connection.execute("PRAGMA cache_size = -16000")
-    if new:
+    if version == 0:
         _create(connection)
+    elif version < VERSION:
+        _bring_up(connection, version)
 
 
-def _check_version(connection: sqlite3.Connection, path: str) -> bool:
-    """Whether the file is still empty; refuses one that is not ours."""
+def _version(connection: sqlite3.Connection, path: str) -> int:
+    """The version of the file, 0 if it is still empty; refuses one that is not ours."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (program,) = connection.execute("PRAGMA application_id").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if not (version or program or tables):
-        return True
+        return 0
     if program not in (0, _PROGRAM) or (program == 0 and tables):
         raise InfrastructureError(f"{path} is the database of another program; name another file with --db")
-    if version != VERSION or program != _PROGRAM:
+    if not 0 < version <= VERSION or program != _PROGRAM:
         raise InfrastructureError(
-            f"{path} has version {version}, and this Rune reads version {VERSION}; "
+            f"{path} has version {version}, and this Rune reads version {VERSION} and older ones; "
             "use the Rune that made it, or name another file with --db"
         )
-    return False
+    return int(version)
+
+
+def _bring_up(connection: sqlite3.Connection, version: int) -> None:
+    steps = ";\n".join(_STEPS[number] for number in range(version, VERSION))
+    # In one transaction, version included: a file is of one version or of another.
+    connection.executescript(f"BEGIN;\n{steps};\nPRAGMA user_version = {VERSION};\nCOMMIT;")
 
 
 def _create(connection: sqlite3.Connection) -> None:

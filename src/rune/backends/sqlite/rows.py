@@ -60,7 +60,10 @@ _OF_EXECUTION = (
     "arrival",
     "timer",
     "parked",
+    "variable",
 )
+_SET = """INSERT INTO variable (execution, name, data) VALUES (?, ?, ?)
+    ON CONFLICT (execution, name) DO UPDATE SET data = excluded.data"""
 
 
 class SqliteRows:
@@ -181,8 +184,11 @@ class SqliteRows:
     def barrier(self, execution: str, barrier: str) -> BarrierRow | None:
         return self._barriers.get(execution, barrier)
 
-    def save_barrier(self, execution: str, row: BarrierRow) -> None:
-        self._barriers.put(execution, row)
+    def save_barrier(self, execution: str, row: BarrierRow, *, whole: bool = False) -> None:
+        self._barriers.put(execution, row, whole=whole)
+
+    def set(self, execution: str, variables: Sequence[tuple[str, bytes]]) -> None:
+        self._connection.executemany(_SET, [(execution, name, data) for name, data in variables])
 
     def foresee(self, execution: str, barrier: str, items: Sequence[int]) -> None:
         # Two queries for the whole batch instead of two for each item.

@@ -55,7 +55,15 @@ CREATE TABLE step (
 ) WITHOUT ROWID;
 CREATE INDEX step_of_scope ON step (execution, scope) WHERE scope <> '';
 
--- What of a barrier never changes; the counts are in `tally`, so that an item that ends rewrites only them.
+-- What steps have set for all that come after them, in whichever branch.
+CREATE TABLE variable (
+    execution TEXT NOT NULL,
+    name      TEXT NOT NULL,
+    data      BLOB NOT NULL,
+    PRIMARY KEY (execution, name)
+) WITHOUT ROWID;
+
+-- What of a barrier changes only when a lazy source is read; what an item that ends rewrites is in `tally`.
 CREATE TABLE barrier (
     execution    TEXT    NOT NULL,
     id           TEXT    NOT NULL,
@@ -77,6 +85,7 @@ CREATE TABLE tally (
     execution   TEXT    NOT NULL,
     barrier     TEXT    NOT NULL,
     published   INTEGER NOT NULL,
+    source      TEXT    NOT NULL DEFAULT '', -- of a lazy one: 'idle' or 'reading', until all its items are known
     succeeded   INTEGER NOT NULL,
     failed      INTEGER NOT NULL,
     skipped     INTEGER NOT NULL,

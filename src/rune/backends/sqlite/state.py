@@ -27,6 +27,7 @@ _LATELY = 10_000
 _UNSTARTED = """
     SELECT id FROM execution
     WHERE buried = 0
+      AND substr(id, 1, 6) <> 'child_' -- whoever calls it starts it again
       AND id NOT IN (SELECT execution FROM timer)
       AND id NOT IN (SELECT execution FROM parked)
       AND id NOT IN (SELECT coalesce(json_extract(CAST(body AS TEXT), '$.execution_id'), '')
@@ -134,6 +135,14 @@ class SqliteState:
             if row is not None:
                 found[hash] = row[0]
         return found
+
+    async def variables(self, execution: str) -> dict[str, bytes]:
+        return await self._database.read(lambda: self._variables(execution))
+
+    def _variables(self, execution: str) -> dict[str, bytes]:
+        return dict(
+            self._connection.execute("SELECT name, data FROM variable WHERE execution = ?", (execution,))
+        )
 
     # --- joins ---------------------------------------------------------------------------------------------
 
@@ -285,6 +294,9 @@ class SqliteState:
 
     async def wake(self, execution: str, timer: str, task: bytes, due: float) -> bool:
         return await self._database.run(lambda: self._timers.wake(execution, timer, task, due))
+
+    async def undue(self, execution: str, cursor: str) -> tuple[list[Timer], str]:
+        return await self._database.read(lambda: self._looking.undue(execution, cursor))
 
     async def timers(self, limit: int) -> list[Timer]:
         return await self._database.read(lambda: self._looking.timers(limit))

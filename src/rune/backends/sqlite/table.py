@@ -78,6 +78,8 @@ class Table(Generic[R]):
 
     def write(self) -> None:
         """Write what has changed."""
+        if not self.changed:
+            return
         rows = [(*key, *self._encode(row)) for key, row in self.changed.items()]
         self._connection.executemany(self._upsert, rows)
         self.changed.clear()

@@ -1,34 +1,63 @@
-"""What a loop runs over: a list, or a description of elements that are made as they are needed."""
+"""What a loop runs over: a list, or a description of elements that are made or read as they are needed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from rune.core.errors import NodeError
 from rune.core.expressions import kind_of
 from rune.core.outcome import Source
+from rune.core.playbook.references import is_manifest, is_result_ref
+from rune.core.sources import Descriptor, span_of
 
-__all__ = ["Chunk", "chunks", "elements", "source_of"]
+__all__ = ["Chunk", "chunks", "elements", "lazy_of", "source_of"]
 
 
 def elements(value: Any) -> Sequence[Any]:
-    """The elements of a collection as given by `loop.in`."""
+    """The elements of a collection as given by `loop.in`, where none has to be read."""
     if isinstance(value, list):
         return value
-    if isinstance(value, dict) and set(value) == {"range"}:
-        return _span(value["range"])
-    raise NodeError(
-        f"`loop.in` is {kind_of(value)}; give a list, or {{range: [start, stop, step]}}",
-        "PLAYBOOK_LOOP",
-        {"type": kind_of(value)},
-    )
+    found = span_of(_described(value)) if isinstance(value, dict) and not _is_kept(value) else None
+    if found is None:
+        raise NodeError(
+            f"`loop.in` is {kind_of(value)}; give a list, or a source such as {{range: [start, stop, step]}} "
+            "or {jsonl: file}",
+            "PLAYBOOK_LOOP",
+            {"type": kind_of(value)},
+        )
+    return found
+
+
+def lazy_of(value: Any) -> dict[str, Any] | None:
+    """The description of a collection that has to be read; None of one that is at hand."""
+    if not isinstance(value, dict):
+        return None
+    if _is_kept(value):
+        return value
+    described = _described(value)
+    return described.fixed() if described.lazy else None
+
+
+def _is_kept(value: dict[str, Any]) -> bool:
+    return is_manifest(value) or is_result_ref(value)
+
+
+def _described(value: dict[str, Any]) -> Descriptor:
+    try:
+        return msgspec.convert(value, Descriptor, strict=False)
+    except msgspec.ValidationError as error:
+        raise NodeError(f"`loop.in`: {error}", "PLAYBOOK_LOOP", {"type": "object"}) from error
 
 
 def source_of(value: Any) -> Source:
-    """The same as the items of a fan-out; a range is never written out."""
+    """The same as the items of a fan-out; a range is never written out, and what is described is not read."""
+    described = lazy_of(value)
+    if described is not None:
+        return Source(lazy=described)
     found = elements(value)
     if isinstance(found, range):
         return Source(start=found.start, stop=found.stop, stride=found.step)
@@ -49,6 +78,12 @@ class Chunk(Struct, frozen=True, tag_field="~chunk", tag=True):
 
 def chunks(value: Any, most: int) -> list[Chunk] | None:
     """A collection in at most so many chunks, of about the same size; None if it has no more elements."""
+    if lazy_of(value) is not None:
+        raise NodeError(
+            "`max_shards` needs to know how many elements there are, and those of a source that is read are "
+            "not known before its end; leave it out: `max_concurrent` limits what runs at the same time",
+            "PLAYBOOK_LOOP",
+        )
     found = elements(value)
     if len(found) <= most:
         return None
@@ -59,14 +94,3 @@ def chunks(value: Any, most: int) -> list[Chunk] | None:
 def _part(found: Sequence[Any], at: int, size: int) -> Any:
     part = found[at : at + size]
     return {"range": [part.start, part.stop, part.step]} if isinstance(part, range) else list(part)
-
-
-def _span(bounds: Any) -> range:
-    given = bounds if isinstance(bounds, list) else [bounds]
-    whole = all(isinstance(bound, int) and not isinstance(bound, bool) for bound in given)
-    if not whole or not 1 <= len(given) <= 3 or given[2:] == [0]:
-        raise NodeError(
-            "`range` is `n`, `[stop]`, `[start, stop]` or `[start, stop, step]`, in whole numbers",
-            "PLAYBOOK_LOOP",
-        )
-    return range(*given)

@@ -42,6 +42,10 @@ class Memory:
         """A memory for one iteration: the same `ctx` and `vars`, an `iter` of its own."""
         return Memory(self._branch, {**self._names, "iter": {}, "results": {}, "_prev": None, **names})
 
+    def over(self, branch: Scope) -> Memory:
+        """The same names over another branch."""
+        return Memory(branch, self._names)
+
     def know(self, **names: Any) -> None:
         """Give names a value."""
         self._names.update(names)

@@ -72,6 +72,10 @@ class Program(Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     vars: Mapping[str, Any] = {}
     """What `vars` starts with."""
+    reads: frozenset[str] = frozenset()
+    """The names that its tasks, arguments, guards and arcs read; those of `loop.in` are not among them."""
+    writes_ctx: bool = False
+    """Some step of the playbook writes `ctx`, which all tokens share."""
     old_names: bool = False
     """Accept the names of older playbooks: a bare iterator, `input_data`."""
 

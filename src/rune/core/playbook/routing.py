@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
@@ -11,7 +12,7 @@ from rune.core.expressions import ExpressionError
 from rune.core.playbook.memory import Memory
 from rune.core.playbook.program import Arc, Program, holds
 
-__all__ = ["END", "Route", "route"]
+__all__ = ["END", "Route", "read_by", "route"]
 
 END = "~end"
 """The port of a token that ends here."""
@@ -23,6 +24,12 @@ class Route(Struct, frozen=True):
     ports: tuple[str, ...]
     args: dict[str, Any]
     unmet: ErrorInfo | None = None
+
+
+def read_by(arcs: Iterable[Arc]) -> frozenset[str]:
+    """The names that guards and arguments of arcs read."""
+    templates = [template for arc in arcs for template in (arc.when, arc.args) if template is not None]
+    return frozenset().union(*(template.names for template in templates))
 
 
 def route(program: Program, memory: Memory, event: str, error: ErrorInfo | None = None) -> Route:

@@ -4,8 +4,8 @@
 --
 -- KEYS[1]  exec:{<execution>}:x, and by it all the execution's keys
 -- ARGV[1]  the time   ARGV[2]  "new" if the execution may be unknown
--- ARGV[3]  msgpack: a list of {step, place, operations, when the execution started}; place is a list of {barrier, item};
---          an operation is {name, …} with the fields that the function of its name below unpacks
+-- ARGV[3]  msgpack: a list of {step, place, operations, when the execution started, the barrier whose source it reads};
+--          place is a list of {barrier, item}; the last is missing for a branch; an operation is {name, …} with the fields that the function of its name below unpacks
 -- answer   "unknown" if there is no such execution, "buried" if it is; else
 --          {answers, timers for the due index, 1 if there is something to sweep}; an answer is 0, or a flat
 --          list of names and values
@@ -16,9 +16,10 @@
 local operations = {}
 
 operations.settle = settle
+operations.extend = extend
 
 function operations.record(commit, op, answer)
-  local outcome, fence = op[2], op[3]
+  local outcome, fence, sets = op[2], op[3], op[4]
   local step, key = commit[1], scope_key(commit[2])
   local known = step_row(key, step)
   if known.record then
@@ -35,6 +36,9 @@ function operations.record(commit, op, answer)
   own(commit[2])
   call('HSET', prefix .. 's:' .. key, 'r:' .. step, outcome)
   end_lease(key, step)
+  for i = 1, #sets, 2 do
+    call('HSET', prefix .. 'c', sets[i], sets[i + 1])
+  end
 end
 
 function operations.again(commit, op)
@@ -60,12 +64,11 @@ end
 
 function operations.open(commit, op, answer)
   local id, total, wide, release, tolerated, need_success = op[2], op[3], op[4], op[5], op[6], op[7]
-  local window, published, keep_results, timer, more = op[8], op[9], op[10], op[11], op[12]
+  local window, published, keep_results, timer, more, lazy = op[8], op[9], op[10], op[11], op[12], op[13]
   local known = barrier(id)
   if known then
-    if known.closed and known.closer == commit[1] then
-      answer.release = text_of(known, 'release')
-    elseif known.timer ~= '' then
+    answer_again(known, commit[1], answer)
+    if not known.closed and known.timer ~= '' then
       index(known.timer)
     end
     return
@@ -74,13 +77,19 @@ function operations.open(commit, op, answer)
   call('SADD', prefix .. 'n:' .. scope_key(commit[2]), 'b' .. id)
   call('HSET', prefix .. 'b:' .. id, 'total', total, 'width', wide, 'release', release, 'tolerated', tolerated or '',
     'need_success', need_success and 1 or 0, 'window', window, 'published', published,
-    'keep_results', keep_results and 1 or 0, 'timer', timer and timer[1] or '', 'refill', more, 'failed', 0,
-    'skipped', 0, 'closed', 0, 'closer', '', 'failure', '')
+    'keep_results', keep_results and 1 or 0, 'timer', timer and timer[1] or '', 'refill', more, 'source', lazy and 'idle' or '',
+    'failed', 0, 'skipped', 0, 'closed', 0, 'closer', '', 'failure', '')
   barriers[id] = nil
-  if total == 0 then
-    close(barrier(id), commit[1], '', answer)
-  elseif timer then
+  local row = barrier(id)
+  if known_total(row) == 0 then
+    close(row, commit[1], '', answer)
+    return
+  end
+  if timer then
     arm(timer)
+  end
+  if lazy then
+    refill(row, commit[1], 0, answer)
   end
 end
 
@@ -139,20 +148,25 @@ end
 
 -- --- commits ---
 
-local function expires(commit)
+-- End a branch whose item has failed; a time-out is none, and neither is a reader.
+local function drop(commit, answer)
+  if commit[5] then
+    extend(commit, { 'extend', 0, true, '', '', nil }, answer)
+    return
+  end
   for _, op in ipairs(commit[3]) do
     if op[1] == 'expire' then
-      return true
+      return
     end
   end
-  return false
+  settle(commit, { 'settle', -1, nil, '', '', nil, nil }, answer)
 end
 
 local function carry_out(commit)
   local answer = gate(commit[1], commit[2])
   if answer then
-    if answer.dropped and not expires(commit) then
-      settle(commit, { 'settle', -1, nil, '', '', nil, nil }, answer)
+    if answer.dropped then
+      drop(commit, answer)
     end
     return answer
   end

@@ -44,7 +44,7 @@ for _, hash in ipairs(keep) do
   kept[hash] = call('HGET', prefix .. 'v', hash)
 end
 call('UNLINK', prefix .. 'v', prefix .. 's:', prefix .. 'e:', prefix .. 'leases', prefix .. 'leased',
-  prefix .. 'parked', prefix .. 'unparked')
+  prefix .. 'parked', prefix .. 'unparked', prefix .. 'c')
 call('DEL', X)
 call('HSET', X, 'buried', 1)
 call('PEXPIRE', X, ARGV[1])

@@ -11,7 +11,8 @@
 local count, woken = 0, false
 for _, claim in ipairs(cmsgpack.unpack(ARGV[2])) do
   local timer = timer_of(claim[1])
-  if timer and tonumber(timer.claimed) == claim[2] then
+  -- One that nobody claims is never due, unless somebody has woken it since.
+  if timer and tonumber(timer.claimed) == claim[2] and (claim[2] or timer.due == '-') then
     call('HDEL', prefix .. (timer.sleeping and 'sleepers' or 'timers'), claim[1])
     count = count + 1
   end

@@ -11,17 +11,72 @@ local function close(row, step, failure, answer)
   end
 end
 
--- Let more items of a window start; a quarter of it at a time makes for fewer, fuller refills.
+-- Let more items of a window start; a quarter of it at a time makes for fewer, fuller refills. An empty range lets a
+-- lazy source be read on.
 local function refill(row, step, done, answer)
   local room = row.window - (row.published - done)
   if room < math.max(1, math.floor(row.window / 4)) then
     return
   end
   local first = row.published
-  row.published = math.min(row.total, first + room)
+  if first < row.total then
+    row.published = math.min(row.total, first + room)
+    call('HSET', prefix .. 'b:' .. row.id, 'published', row.published)
+  elseif row.source == 'idle' then
+    row.source = 'reading'
+    call('HSET', prefix .. 'b:' .. row.id, 'source', row.source)
+  else
+    return
+  end
   answer.refill, answer.refill_task = first .. ' ' .. row.published, text_of(row, 'refill')
-  call('HSET', prefix .. 'b:' .. row.id, 'published', row.published)
   call('HSET', prefix .. 'f:' .. row.id, step, answer.refill)
+end
+
+-- Close a barrier whose items have all ended, or let more of them start.
+local function go_on(row, step, done, answer)
+  if done == known_total(row) then
+    local hopeless = row.need_success and row.failed > 0 and done == row.failed + row.skipped
+    close(row, step, hopeless and 'items' or '', answer)
+  elseif row.window > 0 then
+    refill(row, step, done, answer)
+  end
+end
+
+-- Give a step the answer that it had from this barrier; true if it had one.
+local function answer_again(row, step, answer)
+  if row.closed and row.closer == step then
+    answer.release = text_of(row, 'release')
+    return true
+  end
+  local given = row.window > 0 and call('HGET', prefix .. 'f:' .. row.id, step)
+  if given then
+    answer.refill, answer.refill_task = given, text_of(row, 'refill')
+    return true
+  end
+  return false
+end
+
+-- The source that the step reads was read on: `op` is {_, count, ended, refill, release, failure}.
+local function extend(commit, op, answer)
+  local step, row = commit[1], barrier(commit[5])
+  if not row or answer_again(row, step, answer) or row.closed or row.source ~= 'reading' then
+    return
+  end
+  local key = prefix .. 'b:' .. row.id
+  row.total, row.source = row.total + op[2], op[3] and '' or 'idle'
+  call('HSET', key, 'total', row.total, 'source', row.source)
+  if op[4] ~= '' then
+    call('HSET', key, 'refill', op[4])
+  end
+  if op[5] ~= '' then
+    call('HSET', key, 'release', op[5])
+  end
+  if op[6] then
+    call('HSET', key, 'first_error', op[6])
+    close(row, step, 'source', answer)
+  else
+    go_on(row, step, call('HLEN', prefix .. 'i:' .. row.id), answer)
+  end
 end
 
 -- One branch's result as it is; several as an object by the node each came from, a list where one came twice.
@@ -69,14 +124,11 @@ local function fill_slot(commit, error, ends, answer)
   call('HSET', prefix .. 'i:' .. row.id, last[2], outcome(row, error, ends))
   -- Members are counted, never arrivals.
   local done = call('HLEN', prefix .. 'i:' .. row.id)
-  answer.progress = { done, row.total, row.failed, row.skipped }
+  answer.progress = { done, known_total(row), row.failed, row.skipped }
   if error and row.tolerated and row.failed > row.tolerated then
     close(row, step, 'items', answer)
-  elseif done == row.total then
-    local hopeless = row.need_success and row.failed > 0 and done == row.failed + row.skipped
-    close(row, step, hopeless and 'items' or '', answer)
-  elseif row.window > 0 and row.published < row.total then
-    refill(row, step, done, answer)
+  else
+    go_on(row, step, done, answer)
   end
 end
 

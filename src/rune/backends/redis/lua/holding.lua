@@ -6,7 +6,7 @@
 -- ARGV[1]  the time   ARGV[2]  how many of each kind at most
 -- answer   0 if it is unknown or buried; else {live, touched, paused, ended, parked, leases, sleepers, timers, barriers,
 --          merges, {leases, timers}}: a lease is {step, scope, until}, of timers there are id and text in turn, a barrier
---          is {id, scope, total, done, failed, skipped, published, release}, a merge {id, scope, expected, accounted, live,
+--          is {id, scope, total or nil, done, failed, skipped, published, release}, a merge {id, scope, expected, accounted, live,
 --          need, members}; at last how many leases and timers there are
 --
 -- May be repeated: it only reads.
@@ -59,7 +59,7 @@ while inner[at] and seen < most and (#open < limit or #waiting < limit) do
       local row = barrier(id)
       if row and not row.closed then
         if #open < limit then
-          open[#open + 1] = { id, key, row.total, call('HLEN', prefix .. 'i:' .. id), row.failed, row.skipped,
+          open[#open + 1] = { id, key, known_total(row), call('HLEN', prefix .. 'i:' .. id), row.failed, row.skipped,
             row.published, text_of(row, 'release') }
         end
         for _, item in ipairs(call('SRANDMEMBER', prefix .. 'o:' .. id, limit)) do

@@ -18,6 +18,7 @@
 --   leases       zset    leased steps by the time their lease ends       leased  hash  the scopes of these steps
 --   g            set     barriers whose left-behind items are still to be swept    sown  set  those with seeded items
 --   v            hash    stored values by hash                           parked  hash  parked Tasks by step
+--   c            hash    variables of the execution
 --   unparked     hash    those that are being published, since the execution goes on
 --
 -- A scope that ends is a bounded number of keys to unlink, whatever is in them.
@@ -48,7 +49,7 @@ local barriers, scopes = {}, {}
 
 local BARRIER = {
   'total', 'width', 'window', 'published', 'tolerated', 'need_success', 'keep_results', 'timer', 'failed',
-  'skipped', 'closed', 'closer',
+  'skipped', 'closed', 'closer', 'source',
 }
 
 local function barrier(id)
@@ -59,11 +60,16 @@ local function barrier(id)
       id = id, total = tonumber(f[1]), width = tonumber(f[2]), window = tonumber(f[3]),
       published = tonumber(f[4]), tolerated = tonumber(f[5]), need_success = f[6] == '1',
       keep_results = f[7] == '1', timer = f[8], failed = tonumber(f[9]), skipped = tonumber(f[10]),
-      closed = f[11] == '1', closer = f[12],
+      closed = f[11] == '1', closer = f[12], source = f[13] or '',
     } or false
     barriers[id] = known
   end
   return known
+end
+
+-- How many items there are; false while a lazy source is being read.
+local function known_total(row)
+  return row.source == '' and row.total
 end
 
 local function text_of(barrier_row, field)
