@@ -4,6 +4,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Arrive",
+    "Call",
     "Done",
     "Expression",
     "Failed",
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from rune.core.errors import NodeError, RuneError
     from rune.core.expressions import Expression
     from rune.core.node import NodeType, StepContext
-    from rune.core.outcome import Arrive, Done, Failed, FanOut, Join, Outcome, Sleep
+    from rune.core.outcome import Arrive, Call, Done, Failed, FanOut, Join, Outcome, Sleep
     from rune.core.registry import node
     from rune.core.workflow import Retry
 
@@ -33,7 +34,7 @@ _HOMES = {
     "errors": ("NodeError", "RuneError"),
     "expressions": ("Expression",),
     "node": ("NodeType", "StepContext"),
-    "outcome": ("Arrive", "Done", "Failed", "FanOut", "Join", "Outcome", "Sleep"),
+    "outcome": ("Arrive", "Call", "Done", "Failed", "FanOut", "Join", "Outcome", "Sleep"),
     "registry": ("node",),
     "workflow": ("Retry",),
 }

@@ -69,6 +69,24 @@ def test_a_fan_out_gets_few_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert any(line.strip().startswith("work success (500") for line in texts(capsys))
 
 
+def test_how_many_is_told_when_it_is_known(capsys: pytest.CaptureFixture[str]) -> None:
+    view, _ = lines_of(flow({"each": "split", "all": "aggregator"}, [("each", "all")]))
+    view.tally.hear([status("each", "running"), status("each", "success", count=None, step="b")])
+    view.show()
+    progress = {"processed": 50, "failed": 0, "total": None}
+    view.tally.hear([status("all", "waiting", details=progress, barrier="b")])
+    view.show()
+    view.tally.hear([status("all", "success", count=90)])
+    view.show()
+    view.close(finished=True)
+    assert texts(capsys) == [
+        "each success (items as they are read)",
+        "all running (50 items so far)",
+        "each success (90 items)",
+        "all success (90/90 items)",
+    ]
+
+
 def test_a_wait_says_until_when(capsys: pytest.CaptureFixture[str]) -> None:
     view, _ = lines_of(flow({"a": "wait"}, []))
     view.tally.hear([status("a", "running")])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from itertools import pairwise
 
-from rune.cli.tally import Row, Tally, ordered
+from rune.cli.tally import Row, Tally
+from rune.core.result import ordered
 from tests.cli.statuses import fan_out, flow, status
 
 
@@ -87,6 +88,18 @@ def test_nested_fan_outs_add_up() -> None:
     assert rows["some"].processed == (3, 7, 1, 0)
     assert rows["some"].state == "running"
     assert rows["all"].processed == (0, 2, 0, 0)
+
+
+def test_a_split_that_does_not_know_its_items_yet_has_those_that_ended() -> None:
+    tally = Tally({}.get)
+    rows = tally.add(fan_out())
+    tally.hear([status("outer", "success", step="o", count=None)])
+    assert rows["all"].processed == (0, 0, 0, 0)
+    progress = {"processed": 2, "total": None, "failed": 1, "skipped": 0}
+    tally.hear([status("all", "waiting", barrier="o", details=progress)])
+    assert rows["all"].processed == (2, 2, 1, 0)
+    tally.hear([status("all", "success", count=7)])
+    assert rows["all"].processed == (7, 7, 1, 0)
 
 
 def test_a_repeated_split_counts_once() -> None:

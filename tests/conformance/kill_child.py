@@ -12,12 +12,13 @@ from rune.embedded import Embedded
 from rune.formats.graph import compile_workflow
 from rune.nodes import load_builtin
 from rune.settings import Settings
-from tests.conformance.nodes import TYPES
+from tests.conformance import nodes
 
 
 async def main(database: str, definition: str, input: str) -> None:
     """Start the execution if the file is new; then go on until all have ended, and print how."""
-    registry = Registry([*load_builtin(), *TYPES])
+    nodes.far = nodes.World()
+    registry = Registry([*load_builtin(), *nodes.TYPES])
     settings = Settings(max_starts=1000, lease=1.0)
     async with Embedded.open(settings, registry, database) as rune:
         waiting = await rune.unfinished()

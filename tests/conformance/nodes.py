@@ -7,11 +7,12 @@ import hashlib
 import itertools
 import json
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
 from rune.core.errors import NodeError
-from rune.core.node import NodeType, StepContext
-from rune.core.outcome import Done, Outcome
+from rune.core.node import NodeType, Portion, Role, StepContext
+from rune.core.outcome import Done, FanOut, Outcome, Policy, Source
 
 __all__ = ["TYPES", "Gate", "World", "digest"]
 
@@ -178,4 +179,47 @@ class Oops(NodeType, kw_only=True):
         raise RuntimeError("out of the blue")
 
 
-TYPES = [Note, Digest, Boom, Effect, Dice, Oops]
+class Stream(NodeType, kw_only=True):
+    """A split that reads its items portion by portion; with `endless`, the last one again and again."""
+
+    name: ClassVar = "stream"
+    role: ClassVar = Role.SPLIT
+    pure: ClassVar = True
+    effects: ClassVar = False
+
+    of: Any
+    """The portions: lists of items."""
+    window: int = 0
+    endless: bool = False
+    tolerated: int | None = None
+    fails: int = 0
+    """How many attempts of each reading fail."""
+    fails_from: int = 0
+    """The first portion whose reading fails."""
+    gate: str = ""
+
+    async def run(self, context: StepContext) -> Outcome:
+        policy = Policy(tolerated=self.tolerated)
+        return FanOut(Source(lazy={"of": self.of}), policy, window=self.window)
+
+    async def read(
+        self, context: StepContext, source: Mapping[str, Any], position: Any, index: int, wanted: int
+    ) -> Portion:
+        world = world_of(context)
+        number = position or 0
+        world.began(context.node_id, context.step, context.attempt, [number, index], self.gate)
+        try:
+            if self.gate:
+                await world.pass_gate(self.gate)
+        finally:
+            world.ended(context.node_id)
+        if number >= self.fails_from and context.attempt <= self.fails:
+            raise NodeError(f"failed attempt {context.attempt}", "UNREADABLE", retryable=True)
+        portions = source["of"]
+        items = portions[min(number, len(portions) - 1)] if portions else []
+        ended = number + 1 >= len(portions) and not self.endless
+        labels = [f"{number}/{i}" for i in range(len(items))]
+        return Portion(items, None if ended else number + 1, labels)
+
+
+TYPES = [Note, Digest, Boom, Effect, Dice, Oops, Stream]

@@ -117,6 +117,32 @@ async def test_paused_nothing_further_starts_until_it_is_resumed(rigged: Any) ->
         assert sorted(rig.world.saw["b"]) == [1, 2, 3, 4]
 
 
+async def test_what_several_were_told_to_publish_is_all_there_when_it_goes_on(calm: Rig) -> None:
+    definition = flow(
+        [
+            node("s", "split", input_array="$trigger", max_concurrency=8, batch_size=1),
+            node("b", of="$item"),
+            node("g", "aggregator"),
+        ],
+        "s > b > g",
+    )
+    execution = await calm.start(definition, list(range(40)))
+    await calm.handle_node("s")
+    refills = 0
+    while refills < 2:
+        await calm.fill()
+        at = next(i for i, delivery in enumerate(calm.inbox) if delivery.task.phase == "run")
+        await calm.handle(calm.inbox.pop(at))
+        await calm.fill()
+        refills = sum(delivery.task.phase == "refill" for delivery in calm.inbox)
+    await calm.pause(execution)
+    await calm.run(timers=False)
+    await calm.resume(execution)
+    await calm.run()
+    await calm.finished(execution)
+    assert (await calm.context(execution))["$g"]["aggregated"] == list(range(40))
+
+
 async def test_a_paused_execution_can_be_cancelled(rig: Rig) -> None:
     execution = await rig.start(CHAIN)
     await rig.pause(execution)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
 from typing import Any
 
@@ -102,6 +104,66 @@ FAIL_FAST = flow(
     "g:error > saved",
 )
 
+_CHILD = flow(
+    [node("nap", "wait", amount=5), node("work", "effect", of="$trigger")],
+    "nap > work",
+)
+_FAILING = flow([node("bad", "boom")])
+CALLS = {
+    **flow(
+        [
+            node("s", "split", input_array="$trigger"),
+            node("one", "workflow", workflow="nested", input="$item"),
+            node("g", "aggregator"),
+            node("two", "workflow", workflow="failing", error={"type": "branch"}),
+            node("end", of="$error.code"),
+            node("never"),
+        ],
+        "s > one > g > two > never",
+        "two:error > end",
+    ),
+    "workflows": {
+        "nested": {
+            **flow([node("call", "workflow", workflow="child", input="$trigger")]),
+            "workflows": {"child": _CHILD},
+        },
+        "failing": _FAILING,
+    },
+}
+
+LAZY = flow(
+    [
+        node("s", "stream", of=[[1, 2, 3], [], [4]], window=2, fails=1, fails_from=2),
+        node("each", "effect", of="$item"),
+        node("g", "aggregator", collect="$item"),
+        node("end", of=["$s", "$g"]),
+    ],
+    "s > each > g > end",
+)
+LAZY["nodes"][0]["retry"] = {"attempts": 2, "delay": 10}
+
+LAZY_INSIDE = flow(
+    [
+        node("s", "stream", of=[["a", "b"]], window=1),
+        node("t", "stream", of="{{ [[$item], [1]] }}"),
+        node("b", of="$items"),
+        node("h", "aggregator"),
+        node("g", "aggregator", collect="$h.aggregated"),
+    ],
+    "s > t > b > h > g",
+)
+
+UNREADABLE = flow(
+    [
+        node("s", "stream", of=[[1], [2]], window=1, fails=9, fails_from=1),
+        node("each", "effect", of="$item"),
+        node("g", "aggregator", error={"type": "branch"}),
+        node("saved", of="$error.code"),
+    ],
+    "s > each > g",
+    "g:error > saved",
+)
+
 FLOWS: dict[str, tuple[dict[str, Any], Any]] = {
     "linear": (LINEAR, None),
     "nested": (NESTED, [["a", "b"], [], ["c"]]),
@@ -112,13 +174,17 @@ FLOWS: dict[str, tuple[dict[str, Any], Any]] = {
     "cascade": (CASCADE, 2),
     "halted": (HALTED, None),
     "fail fast": (FAIL_FAST, [1, 2]),
+    "lazy": (LAZY, None),
+    "lazy inside": (LAZY_INSIDE, None),
+    "unreadable": (UNREADABLE, None),
+    "calls": (CALLS, [1]),
 }
 
 
 def steady(context: dict[str, Any]) -> dict[str, Any]:
-    """The context without what tells the time or throws dice."""
+    """The context without what tells the time or throws dice, or names a child after this execution."""
     return {
-        key: value
+        key: json.loads(re.sub("child_[0-9a-f]{24}", "child", json.dumps(value)))
         for key, value in context.items()
         if not (isinstance(value, dict) and ("number" in value or "resume_at" in value))
     }

@@ -16,9 +16,10 @@ import pytest
 from tests.conformance.harness import flow, node
 
 ROOT = Path(__file__).parents[2]
+USERS = [list(range(n)) for n in (30, 0, 25, 40)]
 DEFINITION = flow(
     [
-        node("users", "split", input_array="$trigger"),
+        node("users", "stream", of=[USERS[:1], [], USERS[1:]], window=2),
         node("orders", "split", input_array="$item", batch_size=1, max_concurrency=5),
         node("odd", "conditional", expression="$item % 2 == 1"),
         node("l", of="{{ $item * 2 }}"),
@@ -34,7 +35,6 @@ DEFINITION = flow(
     "odd:false > r > w > m",
     "m > per_user > all > end",
 )
-USERS = [list(range(n)) for n in (30, 0, 25, 40)]
 
 
 def child(database: Path) -> subprocess.Popen[bytes]:

@@ -13,7 +13,7 @@ from msgspec import Raw
 from rune.core.context import Ref
 from rune.core.errors import ErrorInfo
 from rune.core.ids import content_hash, derive
-from rune.core.messages import CompletionMessage, NodeStatusMessage
+from rune.core.messages import CompletionMessage, Frame, NodeStatusMessage
 from rune.history import History, open_history
 from rune.history.executions import NewExecution
 from rune.history.items import Split
@@ -209,6 +209,30 @@ async def test_arrivals_that_were_not_told_count_when_the_aggregator_missed_nobo
     await history.recording.record([*told, arrival(2, processed=3)])
     await history.recording.record([taking()])
     assert (await only_split(history)).succeeded == 3
+
+
+async def test_how_many_items_there_are_may_be_found_out_late(history: History) -> None:
+    told = [status(f"edit:{i}", lineage_stack=lazy(i)) for i in range(3)]
+    await history.recording.record([*told, msgspec.structs.replace(arrival(1), lineage_stack=lazy(1))])
+    split = await only_split(history)
+    assert (split.total, split.succeeded, split.running, split.pending) == (3, 1, 2, 0)
+    await history.recording.record([status("edit:7", lineage_stack=item(7, 9))])
+    split = await only_split(history)
+    assert (split.total, split.running, split.pending) == (9, 3, 5)
+
+
+async def test_how_many_items_there_were_is_told_at_the_latest_when_it_closes(history: History) -> None:
+    told = [status(f"edit:{i}", lineage_stack=lazy(i)) for i in range(3)]
+    await history.recording.record([*told, msgspec.structs.replace(arrival(1), lineage_stack=lazy(1))])
+    await history.recording.record([taking(gathered=(3, 0))])
+    split = await only_split(history)
+    assert (split.total, split.succeeded, split.skipped, split.closed) == (3, 3, 0, True)
+
+
+def lazy(index: int) -> tuple[Frame, ...]:
+    """The lineage of an item of a split that does not know how many it has."""
+    (frame,) = item(index)
+    return (msgspec.structs.replace(frame, total_items=None),)
 
 
 async def test_a_split_without_an_aggregator_succeeds_with_its_items(history: History) -> None:

@@ -65,7 +65,7 @@ class FakeContext:
     def now(self) -> float:
         return NOW
 
-    async def credential(self) -> Mapping[str, Any]:
+    async def credential(self, reference: str | None = None) -> Mapping[str, Any]:
         return self._credential
 
     def service(self, name: str) -> Any:

@@ -17,7 +17,7 @@ TYPES = {type.name: type for type in load_builtin()}
 def test_every_type_of_the_format_is_there() -> None:
     assert set(TYPES) == {
         *("ManualTrigger", "webhook", "ScheduledTrigger"),
-        *("http", "smtp", "log", "wait", "code", "sql"),
+        *("http", "smtp", "log", "wait", "code", "sql", "workflow"),
         *("conditional", "switch", "split", "aggregator", "merge"),
         *("edit", "filter", "sort", "limit"),
         *("dateTimeNow", "dateTimeAdd", "dateTimeSubtract", "dateTimeFormat", "dateTimeParse"),
@@ -27,7 +27,7 @@ def test_every_type_of_the_format_is_there() -> None:
 def test_what_types_say_of_themselves() -> None:
     assert {name for name, type in TYPES.items() if type.effects} == {"http", "smtp", "code", "sql"}
     impure = {name for name, type in TYPES.items() if not type.pure}
-    assert impure == {"http", "smtp", "code", "sql", "log", "wait", "dateTimeNow"}
+    assert impure == {"http", "smtp", "code", "sql", "log", "wait", "dateTimeNow", "workflow"}
     assert {name: type.role for name, type in TYPES.items() if type.role is not Role.PLAIN} == {
         "split": Role.SPLIT,
         "aggregator": Role.GATHER,

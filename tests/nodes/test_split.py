@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rune.core.errors import DefinitionError, NodeError
+from rune.core.node import Portion
 from rune.core.outcome import FanOut, Policy, Source
+from rune.nodes._artifacts import Artifacts
+from rune.nodes._threads import Threads
 from rune.nodes.split import Split
 from tests.nodes.fakes import FakeContext, made, run
 
@@ -56,6 +60,36 @@ async def test_a_range_with_labels_is_stored_with_them() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "fixed"),
+    [
+        ({"jsonl": "{{ $n }}.jsonl"}, {"jsonl": "3.jsonl"}),
+        ({"csv": {"file": "a", "header": "$b"}}, {"csv": {"file": "a", "header": False}}),
+        ("$whole", {"lines": "a"}),
+    ],
+)
+async def test_what_is_read_is_fixed_when_it_opens(given: Any, fixed: dict[str, Any]) -> None:
+    context = FakeContext({"$n": 3, "$b": False, "$whole": {"lines": "a"}})
+    outcome = await fan_out(context, source=given, label="$item", max_concurrency=5)
+    assert outcome == FanOut(Source(lazy=fixed), window=5)
+
+
+async def test_labels_and_keys_of_what_is_read_are_read_with_it(tmp_path: Path) -> None:
+    (tmp_path / "users").write_text('{"name": "Ada", "id": 7}\n{"name": "Bob", "id": 8}\n')
+    threads = Threads()
+    context = FakeContext(services={"artifacts": Artifacts(tmp_path), "threads": threads})
+    parameters = {"source": {"jsonl": "users"}, "label": "$item.name", "key": "$item.id ~ '/' ~ $index"}
+    split = made(Split, context, parameters)
+    portion = await split.read(context, {"jsonl": "users"}, None, 40, 10)
+    await threads.close()
+    assert portion == Portion(USERS, labels=["Ada", "Bob"], keys=["7/40", "8/41"])
+
+
+def test_only_what_is_read_is_tried_again() -> None:
+    assert made(Split, FakeContext(), {"source": {"range": 3}}).retry_policy() is None
+    assert made(Split, FakeContext(), {"source": {"lines": "a"}}).retry_policy() is not None
+
+
+@pytest.mark.parametrize(
     ("parameters", "policy"),
     [
         ({}, Policy()),
@@ -97,6 +131,15 @@ async def test_what_is_no_list(value: Any, kind: str) -> None:
         ({"input_array": [1], "source": {"range": 3}}, "not both"),
         ({"source": {"range": [0, 1, 0]}}, "zero"),
         ({"source": {"range": []}}, "range"),
+        ({"source": {"jsonl": "a", "csv": "b"}}, "exactly one of"),
+        ({"source": {}}, "exactly one of"),
+        ({"source": {"csv": {"file": "a", "delimiter": '"'}}}, "delimiter"),
+        ({"source": {"csv": {"header": False}}}, "'file' is missing"),
+        ({"source": {"pages": {"url": "http://x"}}}, "give one of them"),
+        ({"source": {"pages": {"url": "http://x", "page": "p", "cursor": "c"}}}, "`cursor` is for"),
+        ({"source": {"sql": {"query": "SELECT 1"}}}, "'key' is missing"),
+        ({"source": {"xml": "a", "jsonl": "b"}}, "unknown field"),
+        ({"source": {"jsonl": "a"}, "tolerated_failures": "10%"}, "give a count"),
         ({"input_array": [1], "batch_size": 0}, "batch_size"),
         ({"input_array": [1], "batch_size": "many"}, "batch_size"),
         ({"input_array": [1], "max_concurrency": 0}, "max_concurrency"),

@@ -84,3 +84,9 @@ async def test_duckdb_needs_no_server(context: FakeContext) -> None:
     with pytest.raises(NodeError) as raised:
         await output(Sql, context, engine="duckdb", command="SELECT * FROM nowhere")
     assert raised.value.code == "SQL_ERROR"
+
+
+async def test_times_with_a_zone_come_out_of_duckdb(context: FakeContext) -> None:
+    command = "SELECT TIMESTAMPTZ '2026-01-02 03:04:05+00' AS at"
+    (row,) = (await output(Sql, context, engine="duckdb", command=command))["rows"]
+    assert row["at"].startswith("2026-01-02T")

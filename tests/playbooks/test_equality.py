@@ -37,7 +37,8 @@ def tasks(draw: st.DrawFn) -> list[dict[str, Any]]:
         rules.append({"else": {"do": "continue", **writes}})
         made.append({f"t{number}": {"kind": "noop", "eval": rules}})
     # What the pipeline gives is the result of its last task.
-    shown = {"kind": "python", "args": {"p": "{{ _prev }}"}, "code": "result = p"}
+    large = draw(st.sampled_from(["", "", " + ['x' * 40_000]", " + ['x' * 70_000]"]))
+    shown = {"kind": "python", "args": {"p": "{{ _prev }}"}, "code": f"result = [p]{large}"}
     return [*made, {"show": shown}]
 
 

@@ -1,4 +1,4 @@
-"""Shards as jobs: how long they wait, how often they start, and what becomes of one whose worker is killed."""
+"""Shards as jobs: how long they wait, how often they start, what becomes of one whose worker is killed."""
 
 from __future__ import annotations
 

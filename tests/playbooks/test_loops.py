@@ -212,3 +212,20 @@ async def test_the_elements_of_a_failed_shard_are_null() -> None:
       - {step: done, tool: {kind: noop}}
     """)
     assert played.steps["loop"]["results"] == [None, None, 3, 4]
+
+
+@pytest.mark.parametrize("fail_fast", [False, True])
+async def test_an_arc_may_take_up_a_loop_that_failed(fail_fast: bool) -> None:
+    played = await play(f"""
+    workflow:
+      - step: loop
+        spec: {{loop_mode: fanout, fanout: {{fail_fast: {str(fail_fast).lower()}, max_job_retries: 0}}}}
+        loop: {{in: [0, 1], iterator: n}}
+        tool: {{kind: python, args: {{n: "{{{{ iter.n }}}}"}}, code: result = 1 / n}}
+        next:
+          - {{step: mend, when: "{{{{ event.name == 'step.failed' }}}}", args: {{fanin: "{{{{ fanin }}}}"}}}}
+      - {{step: mend, tool: {{kind: python, code: "result = [fanin['status'], fanin['failed']]"}}}}
+    """)
+    assert played.status == "completed"
+    assert played.steps["mend"] == ["failed", 1]
+    assert played.events("loop")[-1] == "step.failed"

@@ -69,11 +69,12 @@ def _about(row: Row, state: str) -> str:
     parts: list[str] = []
     if row.node.role is Role.GATHER:
         done, total, failed, skipped = row.processed
-        parts.append(f"{done:,}/{total:,} items")
+        reading = row.items is not None and row.items.reading
+        parts.append(f"{done:,} items so far" if reading else f"{done:,}/{total:,} items")
         parts += [f"{failed:,} failed"] if failed else []
         parts += [f"{skipped:,} skipped"] if skipped else []
     elif row.node.role is Role.SPLIT and row.items is not None and row.succeeded:
-        parts.append(f"{row.items.total:,} items")
+        parts.append("items as they are read" if row.items.reading else f"{row.items.total:,} items")
     elif row.arrived and state == "waiting":
         parts.append(f"{row.arrived[0]} of {row.arrived[1]} arrived")
     elif state == "waiting" and row.resume_at:

@@ -118,7 +118,7 @@ def _about(row: Row, state: State, now: float) -> Text:
         return _bar(row)
     text = Text()
     if row.node.role is Role.SPLIT and row.items is not None and row.succeeded:
-        text.append(f"{row.items.total:,} items")
+        text.append("items as they are read" if row.items.reading else f"{row.items.total:,} items")
     elif state == "waiting" and row.arrived and not row.depth:
         text.append(f"{row.arrived[0]} of {row.arrived[1]} arrived", "yellow")
     elif state == "waiting" and row.resume_at:
@@ -146,10 +146,13 @@ def _bar(row: Row) -> Text:
     good = round(_BAR * (done - min(failed, done)) / total)
     bad = min(_BAR - good, -(-_BAR * min(failed, done) // total))
     text = Text()
-    text.append("━" * good, "green" if done == total else "cyan")
-    text.append("━" * bad, "red")
-    text.append("━" * (_BAR - good - bad), "bright_black")
-    text.append(f" {done:,}/{total:,}")
+    if row.items is not None and row.items.reading:
+        text.append(f"{done:,} so far")
+    else:
+        text.append("━" * good, "green" if done == total else "cyan")
+        text.append("━" * bad, "red")
+        text.append("━" * (_BAR - good - bad), "bright_black")
+        text.append(f" {done:,}/{total:,}")
     if failed:
         text.append(f", {failed:,} failed", "red")
     if skipped:

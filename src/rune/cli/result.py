@@ -10,10 +10,10 @@ import click
 import msgspec
 
 from rune.cli.command import Exit, say
-from rune.cli.tally import ordered
 from rune.cli.view import duration
 from rune.core.errors import ErrorInfo
 from rune.core.messages import CompletionMessage, encode
+from rune.core.result import final_output
 from rune.core.workflow import Workflow
 
 __all__ = ["final_value", "show_message", "show_result"]
@@ -61,26 +61,7 @@ def final_value(context: Mapping[str, msgspec.Raw], flow: Workflow | None) -> An
     """What the last nodes that ran gave: the output of one, or those of several by node."""
     if flow is None:
         return {key: msgspec.json.decode(value) for key, value in context.items()}
-    values = {id: _plain(msgspec.json.decode(context[f"${id}"])) for id in _last(context, flow)}
-    return next(iter(values.values())) if len(values) == 1 else values
-
-
-def _last(context: Mapping[str, msgspec.Raw], flow: Workflow) -> list[str]:
-    """The nodes with an output after which no other has one."""
-    last: list[str] = []
-    passed: set[str] = set()
-    for id in reversed(ordered(flow)):
-        later = any(edge.dst in passed for edge in flow.outgoing[id])
-        if f"${id}" in context and not later:
-            last.append(id)
-        if later or f"${id}" in context:
-            passed.add(id)
-    return last[::-1]
-
-
-def _plain(output: Any) -> Any:
-    """The working payload itself, where an output is nothing else."""
-    return output["$json"] if isinstance(output, dict) and list(output) == ["$json"] else output
+    return msgspec.json.decode(final_output(context, flow))
 
 
 def _show_value(value: Any) -> None:

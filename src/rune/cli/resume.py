@@ -26,8 +26,14 @@ Ended = list[tuple[CompletionMessage, Workflow | None]]
 @click.option("--db", metavar="FILE", help="The SQLite file to go on with.")
 @click.option("--json", "as_json", is_flag=True, help="Print each completion message, as one line of JSON.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress, only the results.")
+@click.option(
+    "--files",
+    metavar="DIR",
+    default=".",
+    help="Where the files lie that the workflow reads; here if not given.",
+)
 @modules_option
-def command(db: str | None, as_json: bool, quiet: bool, modules: list[str] | None) -> int:
+def command(db: str | None, as_json: bool, quiet: bool, files: str, modules: list[str] | None) -> int:
     """Continue every execution in a database to its end; without --db, list what could be continued."""
     settings = load_settings({"db": db, "modules": modules})
     if settings.db is None:
@@ -35,7 +41,7 @@ def command(db: str | None, as_json: bool, quiet: bool, modules: list[str] | Non
     if not Path(settings.db).is_file():
         raise click.UsageError(f"there is no database {settings.db}")
     try:
-        ended = asyncio.run(_resume(settings, node_types(settings), settings.db, quiet=quiet))
+        ended = asyncio.run(_resume(settings, node_types(settings), settings.db, quiet=quiet, files=files))
     except Stopped as stopped:
         say(f"interrupted; nothing is lost. Continue with: rune resume --db {settings.db}")
         return stopped.code
@@ -64,9 +70,9 @@ def _list() -> int:
     return Exit.OK
 
 
-async def _resume(settings: Settings, types: Types, database: str, *, quiet: bool) -> Ended:
+async def _resume(settings: Settings, types: Types, database: str, *, quiet: bool, files: str) -> Ended:
     ended: Ended = []
-    async with open_session(settings, types, database, quiet=quiet) as session:
+    async with open_session(settings, types, database, quiet=quiet, files=files) as session:
         rune = session.rune
         for execution in await rune.unfinished():
             completion = await session.result(execution)

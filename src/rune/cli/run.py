@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
+from pathlib import Path
 from typing import Any
 
 import click
@@ -47,7 +49,8 @@ def command(
     """Run the workflow in FILE (JSON or YAML, `-` for standard input) and print its result.
 
     Every step is kept in a SQLite file. Without --db it is one in your state directory, which is removed
-    when the execution has ended; `rune resume` continues what was interrupted.
+    when the execution has ended; `rune resume` continues what was interrupted. Files that it reads lie below
+    the directory of artifacts, or below that of FILE.
     """
     settings = load_settings({"db": db, "modules": modules})
     given = json_option("--input", payload)
@@ -57,10 +60,14 @@ def command(
     types = node_types(settings)
     flow = load(file, types, quiet=quiet, compatibility=compatibility)
     database = settings.db or stores.fresh(flow.id)
+    files = Path.cwd() if file == "-" else Path(file).resolve().parent
     try:
-        completion = asyncio.run(_run(settings, types, database, flow, given, known or {}, quiet=quiet))
+        completion = asyncio.run(
+            _run(settings, types, database, flow, given, known or {}, quiet=quiet, files=str(files))
+        )
     except Stopped as stopped:
-        say(f"interrupted; nothing is lost. Continue with: rune resume --db {database}")
+        elsewhere = "" if files == Path.cwd() else f" --files {shlex.quote(str(files))}"
+        say(f"interrupted; nothing is lost. Continue with: rune resume --db {database}{elsewhere}")
         return stopped.code
     except NodeError:
         # It could not even be started, so that there is nothing to continue.
@@ -87,8 +94,9 @@ async def _run(
     known: dict[str, Any],
     *,
     quiet: bool,
+    files: str,
 ) -> CompletionMessage:
-    async with open_session(settings, types, database, quiet=quiet, flow=flow) as session:
+    async with open_session(settings, types, database, quiet=quiet, flow=flow, files=files) as session:
         execution = await session.rune.start(flow, input=given, context=known)
         completion = await session.result(execution)
         await session.rune.acknowledge(completion)

@@ -15,6 +15,7 @@ from rune.cli.view import LogLines, View, choose, follow
 from rune.core.messages import CompletionMessage
 from rune.core.workflow import Workflow
 from rune.embedded import Embedded
+from rune.nodes import services_beside
 from rune.settings import Settings
 
 __all__ = ["Session", "Stopped", "open_session"]
@@ -48,16 +49,23 @@ class Session:
 
 @asynccontextmanager
 async def open_session(
-    settings: Settings, types: Types, database: str, *, quiet: bool, flow: Workflow | None = None
+    settings: Settings,
+    types: Types,
+    database: str,
+    *,
+    quiet: bool,
+    flow: Workflow | None = None,
+    files: str = "",
 ) -> AsyncIterator[Session]:
-    """Open the engine on a database, show its progress, and listen to signals."""
-    async with Embedded.open(settings, types, database) as rune:
+    """Open the engine on a database, show its progress, and listen to signals; `files` is where data lies."""
+    services = services_beside(files)
+    async with Embedded.open(settings, types, database, services=services) as rune:
         tally = Tally(rune.flows.get)
         if flow is not None:
             tally.add(flow)
         view = choose(tally, quiet=quiet)
         if not quiet:
-            rune.listen(tally.hear)
+            rune.listen(lambda statuses: tally.hear([s for s in statuses if s.caller is None]))
         following = asyncio.create_task(follow(view))
         finished = False
         try:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from rune.cli.called import Beside
 from rune.cli.command import Exit, say
 from rune.cli.types import Types
 from rune.core.errors import Problem
@@ -39,7 +40,15 @@ def look_at(
 ) -> tuple[Workflow | None, list[Problem], str]:
     """The workflow in a file, if it can be run, its problems, and these as text."""
     name, data = read_file(file)
-    document, flow, problems = examine(data, name, types, compatibility=compatibility)
+    path = Path(file) if file != "-" else None
+    document, flow, problems = examine(
+        data,
+        name,
+        types,
+        compatibility=compatibility,
+        resolver=Beside(path.parent if path else Path(), compatibility=compatibility),
+        identity=str(path.resolve()) if path else "",
+    )
     return flow, problems, render(problems, document) if problems else ""
 
 

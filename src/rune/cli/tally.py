@@ -12,9 +12,10 @@ from rune.core.errors import ErrorInfo
 from rune.core.messages import NodeStatusMessage
 from rune.core.node import Role
 from rune.core.paths import scoping
+from rune.core.result import ordered
 from rune.core.workflow import Node, Workflow
 
-__all__ = ["Row", "State", "Tally", "ordered"]
+__all__ = ["Row", "State", "Tally"]
 
 State = Literal["pending", "running", "waiting", "success", "failed", "skipped"]
 
@@ -22,7 +23,8 @@ State = Literal["pending", "running", "waiting", "success", "failed", "skipped"]
 class _Counts(msgspec.Struct):
     """What a split or an aggregator says of its items; the rest of its output is passed over unread."""
 
-    count: int = 0
+    count: int | None = 0
+    """None of a split that does not know yet."""
     failed: int = 0
     skipped: int = 0
 
@@ -33,21 +35,29 @@ _counts = msgspec.json.Decoder(_Counts)
 class Items:
     """The items of a fan-out; of all its barriers, where it stands inside another."""
 
-    __slots__ = ("barriers", "closed", "failed", "processed", "total")
+    __slots__ = ("barriers", "closed", "failed", "processed", "reading", "sent")
 
     def __init__(self) -> None:
-        self.total = 0
+        self.sent = 0
+        self.reading = 0
+        """Fan-outs that do not know yet how many items they have."""
         self.processed = 0
         self.failed = 0
         self.closed = _Counts()
         self.barriers: dict[str, tuple[int, int]] = {}
         """Processed and failed, by barrier: what was counted already is not counted again."""
 
-    def opens(self, barrier: str, count: int) -> None:
-        """A split has sent out its items."""
+    @property
+    def total(self) -> int:
+        """How many there are, as far as is known."""
+        return max(self.sent, self.processed, self.closed.count or 0)
+
+    def opens(self, barrier: str, count: int | None) -> None:
+        """A split has sent out its items, or begins to."""
         if barrier not in self.barriers:
             self.barriers[barrier] = (0, 0)
-            self.total += count
+            self.sent += count or 0
+            self.reading += count is None
 
     def arrives(self, barrier: str, processed: int, failed: int) -> None:
         """An aggregator tells how far it is."""
@@ -58,7 +68,8 @@ class Items:
 
     def closes(self, counts: _Counts) -> None:
         """An aggregator has all its items; those that never came to it are counted now."""
-        self.closed.count += counts.count
+        self.reading = max(self.reading - 1, 0)
+        self.closed.count = (self.closed.count or 0) + (counts.count or 0)
         self.closed.failed += counts.failed
         self.closed.skipped += counts.skipped
 
@@ -137,7 +148,7 @@ class Row:
         """Of an aggregator's items: those that have ended, all, failed ones, skipped ones."""
         items = self.items or Items()
         closed = items.closed
-        done = max(items.processed, closed.count)
+        done = max(items.processed, closed.count or 0)
         return min(done, items.total), items.total, max(items.failed, closed.failed), closed.skipped
 
 
@@ -244,28 +255,3 @@ def _seconds(moment: str) -> float:
     from datetime import datetime
 
     return datetime.fromisoformat(moment).timestamp()
-
-
-def ordered(flow: Workflow) -> list[str]:
-    """The nodes from first to last, each branch in one piece where that can be."""
-    found: list[str] = []
-    seen: set[str] = set()
-    for start in reversed(list(flow.nodes)):
-        if not flow.incoming[start]:
-            _descend(flow, start, seen, found)
-    return found[::-1]
-
-
-def _descend(flow: Workflow, start: str, seen: set[str], found: list[str]) -> None:
-    """Add what follows `start`, deepest first, without recursion: a chain may be thousands long."""
-    seen.add(start)
-    stack = [(start, iter(reversed(flow.outgoing[start])))]
-    while stack:
-        id, edges = stack[-1]
-        edge = next((edge for edge in edges if edge.dst not in seen), None)
-        if edge is None:
-            found.append(id)
-            stack.pop()
-        else:
-            seen.add(edge.dst)
-            stack.append((edge.dst, iter(reversed(flow.outgoing[edge.dst]))))

@@ -11,9 +11,10 @@ from rune.core.expressions import Expression
 from rune.core.fitting import members, plain
 from rune.core.ids import POOL
 from rune.core.node import NodeType, Role
+from rune.core.sources import Descriptor
 from rune.formats.graph import Registry
 
-__all__ = ["parameters_schema", "workflow_schema"]
+__all__ = ["parameters_schema", "source_schema", "workflow_schema"]
 
 _ID = {"type": "string", "pattern": "^[a-zA-Z0-9_-]{1,200}$"}
 _TEXT = {"type": "string"}
@@ -41,6 +42,11 @@ def workflow_schema(registry: Registry) -> dict[str, Any]:
             "nodes": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/node"}},
             "edges": {"type": "array", "items": {"$ref": "#/$defs/edge"}},
             "notes": {"description": "Ignored."},
+            "workflows": {
+                "type": "object",
+                "additionalProperties": {"type": "object"},
+                "description": "The definitions of workflows that it calls, by name; Rune fills them in.",
+            },
         },
         "$defs": {
             "node": _node(types),
@@ -136,6 +142,12 @@ def parameters_schema(type: type[NodeType]) -> dict[str, Any]:
     made["title"] = type.name
     made["description"] = (type.__doc__ or "").strip().partition("\n")[0]
     return made
+
+
+def source_schema() -> dict[str, Any]:
+    """The schema of a source that items are made or read from."""
+    (outer,), inner = msgspec.json.schema_components([Descriptor], ref_template="{name}")
+    return _loosen(_inline(outer, inner), templates=True)
 
 
 def _field(field: msgspec.structs.FieldInfo) -> tuple[str, Any, Any] | tuple[str, Any]:

@@ -18,7 +18,7 @@ __all__ = ["Fields", "Problems", "RawEdge", "RawNode", "RawWorkflow", "read_work
 
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,200}")
 
-_WORKFLOW = ("workflow_id", "execution_id", "name", "pool", "nodes", "edges", "notes")
+_WORKFLOW = ("workflow_id", "execution_id", "name", "pool", "nodes", "edges", "notes", "workflows")
 _NODE = (
     "id",
     "name",

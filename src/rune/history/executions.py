@@ -15,6 +15,7 @@ from rune.core.context import Ref
 from rune.core.errors import ConflictError, ErrorInfo
 from rune.core.ids import new_execution_id
 from rune.history.asking import Conditions
+from rune.history.called import carried, input_in
 from rune.history.database import Database, Row, Statement, as_dict
 from rune.history.events import Event, packed
 from rune.history.grouping import Grouped
@@ -34,7 +35,7 @@ __all__ = [
 ]
 
 Status = Literal["pending", "running", "paused", "completed", "failed", "halted"]
-Trigger = Literal["manual", "api", "webhook", "schedule", "redrive", "fork", "wire", "cli"]
+Trigger = Literal["manual", "api", "webhook", "schedule", "redrive", "fork", "wire", "cli", "workflow"]
 ALIVE: tuple[Status, ...] = ("pending", "running", "paused")
 
 
@@ -131,6 +132,8 @@ _CHANGE = """UPDATE history_execution SET seq = seq + 1, status = CASE WHEN stat
     WHERE id = $1 RETURNING id"""
 _EVENT = """INSERT INTO history_event (execution_id, first_seq, last_seq, data)
     SELECT id, seq, seq, $2 FROM history_execution WHERE id = $1"""
+_CHILDREN = 100
+"""Executions that are named of those made from one."""
 _EVERY = Filter()
 
 
@@ -172,7 +175,7 @@ class Executions:
             WHERE e.id = $1""",
             id,
         )
-        return row["text"] if row else None
+        return row["text"] if row else await carried(self._database, self.definition, id)
 
     async def set_status(
         self, id: str, status: Status, among: Iterable[Status], details: Mapping[str, Any] | None = None
@@ -245,9 +248,10 @@ class Executions:
         return {row["status"]: row["n"] for row in rows}
 
     async def children(self, id: str) -> Sequence[Execution]:
-        """The executions that were made from this one, the oldest first."""
+        """The executions that were made from this one, or called by it, the oldest first, not without end."""
         rows = await self._database.fetch(
-            f"SELECT {_LISTED} FROM history_execution WHERE parent = $1 ORDER BY created_at, id", id
+            f"SELECT {_LISTED} FROM history_execution WHERE parent = $1 ORDER BY created_at, id LIMIT $2",
+            *(id, _CHILDREN),
         )
         return [_execution(row) for row in rows]
 
@@ -375,6 +379,9 @@ def _execution(row: Row) -> Execution:
     values = as_dict(row)
     for name in ("input", "result"):
         values[name] = Raw(values[name].encode()) if values[name] is not None else None
+    if values["trigger"] == "workflow" and values["input"] is None and values["result"] is not None:
+        # Whoever called it did not tell the history.
+        values["input"] = input_in(values["result"])
     if values["error"] is not None:
         values["error"] = msgspec.json.decode(values["error"], type=ErrorInfo)
     values["result_refs"] = msgspec.json.decode(values["result_refs"] or "[]", type=tuple[Ref, ...])

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from rune.core.messages import CompletionMessage, Frame, NodeStatusMessage
+from rune.core.messages import Caller, CompletionMessage, Frame, NodeStatusMessage
 from rune.history.events import Event
 from rune.history.rows import ExecutionRow, ItemRow, NodeRow, SplitRow, StepRow, precedence
 from rune.history.telling import clean, gathers, moment, resumes, retried, told, united
@@ -41,8 +41,8 @@ class Fold:
         self.events: dict[str, list[Event]] = {}
         self.values: dict[tuple[str, str], bytes] = {}
         """Outputs that are too large to be kept with their steps."""
-        self.strangers: dict[str, tuple[str, float]] = {}
-        """Executions nobody has heard of before: their workflow, and when they were first heard of."""
+        self.strangers: dict[str, tuple[str, float, Caller | None]] = {}
+        """Executions nobody has heard of before: their workflow, when that was, and who called them."""
         self.ended: list[str] = []
         """Executions that ended with these messages."""
         self.moved: list[tuple[str, str, str, str]] = []
@@ -55,7 +55,7 @@ class Fold:
     def status(self, message: NodeStatusMessage) -> None:
         """Take in what became of one step."""
         at = moment(message.executed_at) or self._clock()
-        execution = self._execution(message.execution_id, message.workflow_id, at)
+        execution = self._execution(message, at)
         self._begun(execution, at - message.duration_ms / 1000)
         news = False
         if message.lineage_stack:
@@ -69,12 +69,13 @@ class Fold:
         if news and (not message.join or message.status != "running"):
             self._log(message, at)
 
-    def _execution(self, id: str, workflow: str, at: float) -> ExecutionRow:
+    def _execution(self, message: NodeStatusMessage | CompletionMessage, at: float) -> ExecutionRow:
+        id = message.execution_id
         execution = self.known.executions.get(id)
         if execution is None:
             execution = ExecutionRow(id, "pending", None, None, None, None, None, None, None, 0)
             self.known.executions[id] = execution
-            self.strangers[id] = (workflow, at)
+            self.strangers[id] = (message.workflow_id, at, message.caller)
         return execution
 
     def _begun(self, execution: ExecutionRow, at: float) -> None:
@@ -188,7 +189,15 @@ class Fold:
             if len(lineage) > 1:
                 split.scope, split.scope_item = lineage[-2].barrier, lineage[-2].item_index
             self.changed.splits[execution, frame.barrier] = split
+        elif split.total is None:
+            self._count(split, frame.total_items)
         return split
+
+    def _count(self, split: SplitRow, total: Any) -> None:
+        """Take in how many items there are, which may be found out late."""
+        if split.total is None and isinstance(total, int):
+            split.total = total
+            self.changed.splits[split.execution_id, split.barrier] = split
 
     def _known_split(self, execution: str, barrier: str) -> SplitRow:
         key = (execution, barrier)
@@ -205,6 +214,10 @@ class Fold:
         if split.closed_by is not None:
             return False
         split.closed_by = message.node_id
+        if message.gathered is not None:
+            # How many there are, nobody may have known before.
+            split.processed, split.left_out = message.gathered
+            self._count(split, split.processed)
         self.changed.splits[message.execution_id, message.closes] = split
         return True
 
@@ -218,6 +231,7 @@ class Fold:
         if processed <= split.processed:
             return False
         split.processed, split.left_out = processed, skipped
+        self._count(split, details.get("total"))
         self.changed.splits[message.execution_id, split.barrier] = split
         return True
 
@@ -226,7 +240,7 @@ class Fold:
     def completion(self, message: CompletionMessage) -> None:
         """Take in how an execution ended; the first time it is told counts."""
         at = moment(message.completed_at) or self._clock()
-        execution = self._execution(message.execution_id, message.workflow_id, at)
+        execution = self._execution(message, at)
         if execution.status not in _ALIVE:
             return
         self._begun(execution, at - message.total_duration_ms / 1000)

@@ -13,6 +13,7 @@ import msgspec
 from rune.core.errors import ConflictError
 from rune.core.messages import CompletionMessage, NodeStatusMessage
 from rune.history.bulk import Table, find, guarded_update, insert, over, upsert
+from rune.history.called import origin
 from rune.history.database import Database, Statement
 from rune.history.events import packed
 from rune.history.folding import Fold, Known
@@ -49,8 +50,9 @@ _VALUE = Table("history_value", (("execution_id", "text"), ("hash", "text"), ("d
 _STRANGER = Table(
     "history_execution",
     (
-        *(("id", "text"), ("workflow_id", "text"), ("name", "text"), ("status", "text"), ("trigger", "text")),
+        *(("id", "text"), ("workflow_id", "text"), ("name", "text"), ("status", "text")),
         *(("created_at", "float"), ("root", "text")),
+        *(("trigger", "text"), ("parent", "text"), ("labels", "text")),
     ),
     1,
 )
@@ -172,8 +174,8 @@ class Recording:
     ) -> list[Statement]:
         dialect, changed, rows = self._database.dialect, fold.changed, msgspec.structs.astuple
         strangers = [
-            (id, workflow, workflow, "pending", "wire", at, id)
-            for id, (workflow, at) in fold.strangers.items()
+            (id, workflow, workflow, "pending", at, id, *origin(caller))
+            for id, (workflow, at, caller) in fold.strangers.items()
         ]
         # In one order everywhere: two masters that write of the same executions do not wait in a circle.
         executions = [changed.executions[id] for id in sorted(changed.executions)]

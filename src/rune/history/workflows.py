@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from rune.core.errors import RuneError
+from rune.core.errors import DefinitionError, Problem, RuneError
 from rune.core.ids import content_hash
 from rune.history.asking import Conditions
 from rune.history.database import Database, Row, Statement, as_dict
@@ -112,6 +112,18 @@ class Workflows:
         """A workflow as it is now."""
         row = await self._database.fetch_one(_WORKFLOW + "w.id = $1", id)
         return _workflow(row) if row else None
+
+    async def called(self, name: str) -> StoredWorkflow | None:
+        """The workflow of this id, else the one of this name; DefinitionError if there are two."""
+        found = await self.get(name)
+        if found is not None:
+            return found
+        rows = await self._database.fetch(_WORKFLOW + "w.name = $1 ORDER BY w.id LIMIT 2", name)
+        if len(rows) > 1:
+            ids = " and ".join(repr(row["id"]) for row in rows)
+            hint = "say the id of the one that is meant"
+            raise DefinitionError([Problem("E052", f"several have this name, such as {ids}", hint=hint)])
+        return _workflow(rows[0]) if rows else None
 
     async def list(
         self, *, text: str = "", limit: int = 50, cursor: str | None = None

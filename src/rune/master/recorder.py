@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from rune.core.errors import InfrastructureError, RuneError
 from rune.core.messages import CompletionMessage, NodeStatusMessage
+from rune.core.playbook.references import results_in
 from rune.history import History
 from rune.history.recording import News
 from rune.master.runtime import Runtime
@@ -105,10 +106,14 @@ class Recorder:
         refs: dict[str, dict[str, None]] = {}
         weight = 0
         for message in messages:
+            hashes: Iterable[str] = ()
             if message.output_ref is not None:
-                refs.setdefault(message.execution_id, {})[message.output_ref.hash] = None
+                hashes = (message.output_ref.hash,)
             elif message.output is not None:
+                hashes = results_in(bytes(message.output))
                 weight += len(bytes(message.output))
+            if hashes:
+                refs.setdefault(message.execution_id, {}).update(dict.fromkeys(hashes))
         values: dict[tuple[str, str], bytes] = {}
         for execution, hashes in refs.items():
             values |= await self._values(execution, list(hashes))

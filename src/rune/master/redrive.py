@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from rune.core.errors import RuneError
+from rune.core.playbook.references import hashes_in
 from rune.core.ports import Seed
 from rune.core.workflow import Workflow
 from rune.engine.seeding import edits_of
@@ -22,6 +23,8 @@ __all__ = ["Prepared", "RedriveError", "Redriving"]
 _PAGE = 1000
 _PAGE_BYTES = 16 << 20
 """Steps that are read, and bytes of outputs that are held, at a time."""
+_AT_A_TIME = 16
+"""Values that outcomes name, read together."""
 _NAMED = 100
 """Steps without their output that are named."""
 
@@ -140,7 +143,8 @@ class Redriving:
                 for step in some:
                     seed = seed_of(step, outputs)
                     if seed is not None:
-                        yield seed
+                        async for part in self._referring(parent, seed):
+                            yield part
             if len(page) < _PAGE:
                 return
             last = page[-1]
@@ -154,8 +158,27 @@ class Redriving:
     async def _outputs(self, execution: str, steps: Iterable[StepRecord]) -> Mapping[str, bytes]:
         """The outputs that are not with their steps, from the history or, for a while, from State."""
         hashes = list({step.output_hash for step in steps if step.output_hash is not None})
-        if not hashes:
-            return {}
+        return await self._values(execution, hashes) if hashes else {}
+
+    async def _referring(self, execution: str, seed: Seed) -> AsyncIterator[Seed]:
+        """A seed behind the values that its outcome names; none where one of them is no more."""
+        known: set[str] = set()
+        fresh = hashes_in(seed.outcome).union(*map(hashes_in, seed.values.values()))
+        while fresh:
+            known |= fresh
+            todo, fresh = list(fresh), set()
+            for at in range(0, len(todo), _AT_A_TIME):
+                wanted = todo[at : at + _AT_A_TIME]
+                found = await self._values(execution, wanted)
+                if len(found) < len(wanted):
+                    return
+                yield Seed(seed.step, seed.place, values=found)
+                fresh |= set().union(*map(hashes_in, found.values()))
+            fresh -= known
+        yield seed
+
+    async def _values(self, execution: str, hashes: Sequence[str]) -> Mapping[str, bytes]:
+        """Stored values, from the history or, for a while, from State."""
         found = await self._history.values.get_all(execution, hashes)
         missing = [hash for hash in hashes if hash not in found]
         return {**found, **(await self._runtime.values(execution, missing) if missing else {})}

@@ -12,7 +12,7 @@ from rune.history.executions import Execution
 from rune.master.answering import iso
 from rune.master.service import Master
 
-__all__ = ["read_value", "streamed_result", "whole_result"]
+__all__ = ["find_value", "read_value", "streamed_result", "whole_result"]
 
 _decode_values = msgspec.json.Decoder(dict[str, Raw]).decode
 _encode = msgspec.json.Encoder().encode
@@ -67,8 +67,14 @@ async def _values(master: Master, execution: Execution) -> Mapping[str, Raw | Re
 
 
 async def read_value(master: Master, execution: str, hash: str) -> bytes:
-    """A value by its hash, from the history or, for a while, from State; null if it is lost."""
+    """A value by its hash; null if it is lost."""
+    data = await find_value(master, execution, hash)
+    return _GONE if data is None else data
+
+
+async def find_value(master: Master, execution: str, hash: str) -> bytes | None:
+    """A value by its hash, from the history or, for a while, from State."""
     data = await master.history.values.get(execution, hash)
     if data is None:
         data = (await master.runtime.values(execution, [hash])).get(hash)
-    return _GONE if data is None else data
+    return data

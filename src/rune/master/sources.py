@@ -10,8 +10,9 @@ import msgspec
 from rune.core.errors import DefinitionError
 from rune.core.errors import Problem as Flaw
 from rune.core.workflow import Workflow
-from rune.formats.definition import check_definition, examine
+from rune.formats.definition import check_linked, examine
 from rune.formats.graph import Registry
+from rune.formats.linking import Resolver
 from rune.master.problems import HttpProblem, flaws_as_errors, pointer
 
 __all__ = [
@@ -47,25 +48,45 @@ class Compiled(msgspec.Struct):
         return self.flow
 
 
-def compile_source(text: str, format: str | None, registry: Registry) -> Compiled:
+def compile_source(
+    text: str, format: str | None, registry: Registry, resolver: Resolver | None = None, id: str = ""
+) -> Compiled:
     """What a text means, in the format it says, or that it shows by itself."""
-    document, flow, problems = examine(text, "source", registry)
-    return _of_format(Compiled(flow, document.value, problems), format)
+    document, flow, problems = examine(text, id or "source", registry, resolver=resolver, identity=id)
+    return _of_format(Compiled(flow, _linked(flow, document.value), problems), format)
 
 
-def compile_definition(definition: dict[str, Any], registry: Registry, format: str | None = None) -> Compiled:
+def compile_definition(
+    definition: dict[str, Any],
+    registry: Registry,
+    format: str | None = None,
+    resolver: Resolver | None = None,
+    id: str = "",
+) -> Compiled:
     """What a definition that is given as an object means."""
-    flow, problems = check_definition(definition, registry)
-    return _of_format(Compiled(flow, definition, problems), format)
+    flow, problems = check_linked(definition, registry, resolver, (id, id or "this one"))
+    return _of_format(Compiled(flow, _linked(flow, definition), problems), format)
 
 
 def compile_given(
-    definition: dict[str, Any] | None, source: str | None, format: str | None, registry: Registry
+    definition: dict[str, Any] | None,
+    source: str | None,
+    format: str | None,
+    registry: Registry,
+    resolver: Resolver | None = None,
+    id: str = "",
 ) -> Compiled:
-    """What a workflow means that is given as an object or as a text."""
+    """What a workflow means that is given as an object or as a text; `resolver` finds what it calls."""
     if source is not None:
-        return compile_source(source, format, registry)
-    return compile_definition(definition or {}, registry, format)
+        return compile_source(source, format, registry, resolver, id)
+    return compile_definition(definition or {}, registry, format, resolver, id)
+
+
+def _linked(flow: Workflow | None, written: dict[str, Any]) -> dict[str, Any]:
+    """What a workflow says, with all that it calls."""
+    if flow is None or not flow.called:
+        return written
+    return {**written, "workflows": msgspec.json.decode(flow.definition)["workflows"]}
 
 
 def _of_format(compiled: Compiled, format: str | None) -> Compiled:

@@ -126,10 +126,24 @@ def _changed(before: bytes, flow: Workflow) -> set[str]:
 
 
 def _written(definition: bytes) -> dict[str, Any]:
-    nodes = msgspec.json.decode(definition).get("nodes")
+    written = msgspec.json.decode(definition)
+    nodes = written.get("nodes")
     if not isinstance(nodes, list):
         return {}
-    return {node["id"]: {name: node.get(name) for name in _MEANING} for node in nodes}
+    # One that calls is another if what it calls is.
+    called = written.get("workflows") or {}
+    return {
+        node["id"]: {
+            **{name: node.get(name) for name in _MEANING},
+            "called": [called.get(value) for value in _texts(node.get("parameters"))],
+        }
+        for node in nodes
+    }
+
+
+def _texts(parameters: Any) -> list[str]:
+    values = parameters.values() if isinstance(parameters, dict) else ()
+    return [value for value in values if isinstance(value, str)]
 
 
 def _went_on(step: StepRecord) -> bool:

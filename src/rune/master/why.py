@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from rune.core.errors import MessageError
 from rune.core.holding import BarrierOpen, Holding, MergeOpen
-from rune.core.ids import derive
+from rune.core.ids import child_of, derive
 from rune.core.messages import Task, decode_task
 from rune.core.ports import Timer
 from rune.core.workflow import Edge, Workflow
@@ -184,11 +184,13 @@ def _purpose(task: Task | None, timer: Timer) -> str:
             return "it rests until it is called"
         case "wake":
             return "it rests until its time has come"
+        case "answer" if task is not None:
+            return f"it waits for {child_of(task.execution_id, timer.id)}, which it called"
         case "expire":
             return "the time-out of a join, which is put off while anything happens, unless it was given"
-        case "run" if timer.sleeping:
+        case "run" | "refill" if timer.sleeping:
             return f"it failed, and rests before attempt {task.attempt if task else 0}"
-        case "run":
+        case "run" | "refill":
             return "somebody runs it, and may have died: it is looked at again then"
         case _:
             return "a Task that is published at this time"
@@ -196,10 +198,11 @@ def _purpose(task: Task | None, timer: Timer) -> str:
 
 def _barrier(barrier: BarrierOpen) -> Hold:
     task = _task(barrier.release)
-    detail = f"{barrier.done} of {barrier.total} items have ended, {barrier.failed} of them failed"
+    total = "an unknown number of" if barrier.total is None else barrier.total
+    detail = f"{barrier.done} of {total} items have ended, {barrier.failed} of them failed"
     if barrier.missing:
         detail += f"; the first that have not are {', '.join(map(str, barrier.missing))}"
-    if barrier.published < barrier.total:
+    if barrier.total is not None and barrier.published < barrier.total:
         detail += f"; {barrier.total - barrier.published} have not begun, because of the window"
     return Hold(
         kind="barrier",

@@ -12,7 +12,7 @@ from typing import Any
 from rune.core.node import NodeType
 from rune.core.registry import node_types_of
 
-__all__ = ["FAMILIES", "SERVICES", "guarded_services", "load_builtin"]
+__all__ = ["FAMILIES", "SERVICES", "guarded_services", "load_builtin", "services_beside"]
 
 FAMILIES = {"playbook": "playbook", "tool": "tools"}
 """Types that only playbooks use, by the first part of their names, and the folder of each."""
@@ -50,13 +50,19 @@ def guarded_services(allow: Iterable[str]) -> Mapping[str, Callable[[], Any]]:
     return MappingProxyType({**SERVICES, "http": http, "guard": lambda: guard})
 
 
-def _artifacts() -> Any:
+def services_beside(directory: str) -> Mapping[str, Callable[[], Any]]:
+    """What nodes share where the owner of a machine runs a workflow: they also read the files beside it."""
+    return MappingProxyType({**SERVICES, "artifacts": lambda: _files(directory)})
+
+
+def _files(beside: str | None = None) -> Any:
     from pathlib import Path
 
     from rune.nodes._artifacts import Artifacts
     from rune.settings import load_settings, state_directory
 
-    return Artifacts(Path(load_settings().artifacts or state_directory() / "artifacts"))
+    directory = Path(load_settings().artifacts or state_directory() / "artifacts")
+    return Artifacts(directory, None if beside is None else Path(beside))
 
 
 def _http() -> Any:
@@ -91,7 +97,7 @@ def _threads() -> Any:
 
 SERVICES: Mapping[str, Callable[[], Any]] = MappingProxyType(
     {
-        "artifacts": _artifacts,
+        "artifacts": _files,
         "guard": _guard,
         "http": _http,
         "python": _python,

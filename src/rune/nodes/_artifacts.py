@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from rune.core.errors import NodeError
 
 __all__ = ["Artifacts"]
 
+_BUFFER = 256 * 1024
+
 
 class Artifacts:
-    """A directory of files, each written whole or not at all."""
+    """A directory of files, each written whole or not at all.
 
-    def __init__(self, directory: Path) -> None:
+    Files of a second directory, `beside`, may be read in addition: that of the workflow, for who runs it.
+    """
+
+    def __init__(self, directory: Path, beside: Path | None = None) -> None:
         self._directory = directory
+        self._beside = beside
 
     def put(self, key: str, data: bytes) -> dict[str, Any]:
         """Write a file; where it is, and what it holds."""
@@ -41,9 +48,31 @@ class Artifacts:
         except FileNotFoundError as error:
             raise NodeError(f"there is no artifact '{key}'", "ARTIFACT_MISSING") from error
 
-    def _path(self, key: str) -> Path:
-        path = (self._directory / key).resolve()
-        if not path.is_relative_to(self._directory.resolve()) or path == self._directory.resolve():
+    def open(self, key: str) -> BinaryIO:
+        """A file to read from; it has to be one, and no device or pipe."""
+        places = [self._path(key)]
+        if self._beside is not None:
+            places.append(self._path(key, self._beside))
+        for path in places:
+            try:
+                # Nobody may be writing to what is a pipe: to wait for that would be to wait for ever.
+                number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise NodeError(f"'{key}' cannot be read: {error.strerror}", "ARTIFACT_UNREADABLE") from error
+            if stat.S_ISREG(os.fstat(number).st_mode):
+                return os.fdopen(number, "rb", buffering=_BUFFER)
+            os.close(number)
+            raise NodeError(f"'{key}' is not a file", "ARTIFACT_UNREADABLE")
+        raise NodeError(f"there is no file '{key}' below the directory of artifacts", "ARTIFACT_MISSING")
+
+    def _path(self, key: str, directory: Path | None = None) -> Path:
+        home = (directory or self._directory).resolve()
+        if "\0" in key:
+            raise NodeError("a key has no null character", "ARTIFACT_KEY")
+        path = (home / key).resolve()
+        if not path.is_relative_to(home) or path == home:
             raise NodeError(f"the key '{key}' leads out of the artifacts", "ARTIFACT_KEY")
         return path
 

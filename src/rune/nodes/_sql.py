@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 import decimal
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -43,14 +44,25 @@ class Databases:
         self, credential: Mapping[str, Any], command: str, params: Sequence[Any], timeout: float
     ) -> list[Ran]:
         """Run the statements of a command in one transaction."""
+        async with self._connected(credential, timeout) as connection, connection.transaction():
+            return [await _run(connection, statement, params, timeout) for statement in statements(command)]
+
+    async def select(
+        self, credential: Mapping[str, Any], query: str, params: Sequence[Any], timeout: float
+    ) -> Ran:
+        """Run one query, which can change nothing."""
+        async with self._connected(credential, timeout) as connection, connection.transaction(readonly=True):
+            return await _run(connection, query, params, timeout)
+
+    @asynccontextmanager
+    async def _connected(self, credential: Mapping[str, Any], timeout: float) -> AsyncIterator[Any]:
+        """A connection of the pool; what goes wrong there, as users see it."""
         import asyncpg
 
         try:
             pool = await self._pool(credential)
-            async with pool.acquire(timeout=timeout) as connection, connection.transaction():
-                return [
-                    await _run(connection, statement, params, timeout) for statement in statements(command)
-                ]
+            async with pool.acquire(timeout=timeout) as connection:
+                yield connection
         except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             code = getattr(error, "sqlstate", None) or "interface"
             passing = code[:2] in ("08", "40", "53", "57")

@@ -19,9 +19,9 @@ from rune.core.workflow import Retry
 if TYPE_CHECKING:
     from rune.nodes._http_client import HttpClient, Request, Response
 
-__all__ = ["Http", "signed_headers"]
+__all__ = ["RETRYABLE", "Http", "signed_headers"]
 
-_RETRYABLE = frozenset({408, 425, 429, 500, 502, 503, 504})
+RETRYABLE = frozenset({408, 425, 429, 500, 502, 503, 504})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz")
 _EXCERPT = 2000
@@ -105,7 +105,7 @@ class Http(NodeType, kw_only=True):
         """Raise if the answer is a failure, or if it may be a better one at the next attempt."""
         status = response.status
         named = any(status in statuses for statuses in _statuses(str(self.raise_on_status)))
-        passing = status in _RETRYABLE
+        passing = status in RETRYABLE
         if not named and (last_attempt or not passing):
             return
         details: dict[str, Any] = {

@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-from msgspec import Meta, Struct
+import msgspec
+from msgspec import Meta
 
 from rune.core.errors import NodeError
 from rune.core.expressions import Expression, to_text
 from rune.core.expressions.values import kind_of
-from rune.core.node import NodeType, Role, StepContext
+from rune.core.node import NodeType, Portion, Role, StepContext
 from rune.core.outcome import FanOut, Outcome, Policy, Source
+from rune.core.sources import Descriptor, span_of
+from rune.core.workflow import Retry
 
-__all__ = ["RangeSource", "Split"]
+__all__ = ["Split"]
 
 Positive = Annotated[int, Meta(ge=1)]
-
 
 _LONGEST_TEXT = 200
 """Characters of a label or a key."""
 
 
-class RangeSource(Struct, frozen=True, kw_only=True):
-    """Whole numbers as items, made as they are needed."""
-
-    range: Annotated[
-        int | Annotated[list[int], Meta(min_length=1, max_length=3)],
-        Meta(description="`n`, `[stop]`, `[start, stop]` or `[start, stop, step]`, without the stop itself."),
-    ]
-
-
 class Split(NodeType, kw_only=True):
-    """Run what follows once for each item of a list, up to the aggregator."""
+    """Run what follows once for each item of a list, up to the aggregator.
+
+    The items of a `source` are read in portions, while those before them are worked on: files (`lines`,
+    `jsonl`, `csv`), rows (`sql`) and pages of a web service (`pages`) may be larger than memory.
+    """
 
     name: ClassVar = "split"
     role: ClassVar = Role.SPLIT
@@ -41,7 +38,13 @@ class Split(NodeType, kw_only=True):
     trusted: ClassVar = True
 
     input_array: Annotated[Any, Meta(description="The list, such as `$fetch.body.users`.")] = None
-    source: Annotated[RangeSource | None, Meta(description="Items that are made rather than given.")] = None
+    source: Annotated[
+        Descriptor | None,
+        Meta(
+            description="Items that are made or read rather than given: one of `range`, `lines`, `jsonl`, "
+            "`csv`, `sql`, `pages`."
+        ),
+    ] = None
     batch_size: Annotated[
         Positive | Literal["auto"],
         Meta(description="Items that travel in one message; 1 is RFC 004 to the letter."),
@@ -65,12 +68,23 @@ class Split(NodeType, kw_only=True):
     def __post_init__(self) -> None:
         if self.source is not None and self.input_array is not None:
             raise ValueError("a split takes `input_array` or `source`, not both")
-        if self.source is not None:
-            _span(self.source)
         if self.tolerated_failures is not None:
             if self.on_item_error == "fail_fast":
                 raise ValueError("`fail_fast` tolerates no failure; leave out `tolerated_failures`")
             _tolerated(self.tolerated_failures, 0)
+            if self._lazy and str(self.tolerated_failures).strip().endswith("%"):
+                raise ValueError("a share of items that are read is not known; give a count")
+
+    @property
+    def _lazy(self) -> bool:
+        return self.source is not None and self.source.lazy
+
+    def retry_policy(self) -> Retry | None:
+        if not self._lazy:
+            return None
+        from rune.nodes._sources import RETRY
+
+        return RETRY
 
     async def run(self, context: StepContext) -> Outcome:
         items, source = self._items()
@@ -79,13 +93,27 @@ class Split(NodeType, kw_only=True):
             policy=self._policy(len(items)),
             batch=0 if self.batch_size == "auto" else self.batch_size,
             window=self.max_concurrency or 0,
-            labels=_texts(self.label, items, context),
-            keys=_texts(self.key, items, context),
+            labels=None if self._lazy else _texts(self.label, items, context),
+            keys=None if self._lazy else _texts(self.key, items, context),
+        )
+
+    async def read(
+        self, context: StepContext, source: Mapping[str, Any], position: Any, index: int, wanted: int
+    ) -> Portion:
+        from rune.nodes._sources import read_portion
+
+        portion = await read_portion(source, context, position, wanted)
+        return msgspec.structs.replace(
+            portion,
+            labels=_texts(self.label, portion.items, context, index),
+            keys=_texts(self.key, portion.items, context, index),
         )
 
     def _items(self) -> tuple[Sequence[Any], Source]:
         if self.source is not None:
-            span = _span(self.source)
+            span = span_of(self.source)
+            if span is None:
+                return (), Source(lazy=self.source.fixed())
             if self.label is not None or self.key is not None:
                 # What is said of each item is as much as the items: they are stored together.
                 return span, Source(items=list(span))
@@ -106,11 +134,6 @@ class Split(NodeType, kw_only=True):
         return Policy(tolerated=tolerated, need_success=self.on_item_error == "allow_partial")
 
 
-def _span(source: RangeSource) -> range:
-    bounds = source.range if isinstance(source.range, list) else [source.range]
-    return range(*bounds)
-
-
 def _tolerated(given: int | str, total: int) -> int:
     """A count, or a share of the items rounded down; ValueError if it is neither."""
     text = str(given).strip()
@@ -125,12 +148,14 @@ def _tolerated(given: int | str, total: int) -> int:
     return int(total * count / 100) if share else int(count)
 
 
-def _texts(expression: Expression | None, items: Sequence[Any], context: StepContext) -> list[str] | None:
+def _texts(
+    expression: Expression | None, items: Sequence[Any], context: StepContext, start: int = 0
+) -> list[str] | None:
     if expression is None:
         return None
     return [
         _short(to_text(context.evaluate(expression, {"$item": item, "$index": index})))
-        for index, item in enumerate(items)
+        for index, item in enumerate(items, start)
     ]
 
 

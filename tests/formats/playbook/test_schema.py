@@ -31,6 +31,22 @@ def test_real_playbooks_fit(file: Path, validator: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    "source",
+    [
+        "[1, 2]",
+        "'{{ workload.rows }}'",
+        "{range: '{{ workload.n }}'}",
+        "{lines: '{{ workload.file }}'}",
+        "{csv: {file: a.csv, delimiter: ';'}}",
+        "{pages: {url: 'http://x', items: rows, next: links.next, headers: {x: 1}}}",
+    ],
+)
+def test_sources_fit(source: str, validator: Any) -> None:
+    text = f"workflow: [{{step: a, loop: {{in: {source}, iterator: i}}, tool: {{kind: noop}}}}]"
+    assert list(validator.iter_errors(yaml.safe_load(whole(text)))) == []
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "workflow: []",
@@ -40,6 +56,9 @@ def test_real_playbooks_fit(file: Path, validator: Any) -> None:
         "workflow: [{step: a, tool: {kind: noop, eval: [{do: fail}]}}]",
         "workflow: [{step: a, loop: {in: [1]}, tool: {kind: noop}}]",
         "workflow: [{step: a, spec: {loop_mode: far}, tool: {kind: noop}}]",
+        "workflow: [{step: a, loop: {in: {jsnl: x}, iterator: i}, tool: {kind: noop}}]",
+        "workflow: [{step: a, loop: {in: {sql: {query: x}}, iterator: i}, tool: {kind: noop}}]",
+        "workflow: [{step: a, loop: {in: 7, iterator: i}, tool: {kind: noop}}]",
     ],
 )
 def test_what_is_refused_does_not_fit(text: str, validator: Any) -> None:

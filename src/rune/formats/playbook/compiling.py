@@ -15,21 +15,17 @@ from rune.core.playbook.routing import END
 from rune.core.workflow import Edge, Job, Node, Retry, Workflow
 from rune.formats.graph import Registry
 from rune.formats.places import Path
+from rune.formats.playbook.loops import check_collection, is_read
 from rune.formats.playbook.rules import DIALECT, compile_task, template
-from rune.formats.playbook.shape import RawPlaybook, RawStep, read_playbook
+from rune.formats.playbook.shape import RawLoop, RawPlaybook, RawStep, read_playbook
 from rune.formats.shape import Problems, tidy
 
-__all__ = ["check_playbook", "is_playbook"]
+__all__ = ["check_playbook"]
 
 _SHARED = ("vars", "ctx")
 _USUAL = Job()
 _LEASE = 120.0
 """Seconds without a sign of life after which a step's worker is taken for dead, unless it says otherwise."""
-
-
-def is_playbook(data: Mapping[str, Any]) -> bool:
-    """Whether a document is a playbook rather than a graph."""
-    return data.get("kind") == "Playbook" or "apiVersion" in data
 
 
 def check_playbook(
@@ -107,13 +103,27 @@ class _Compiler:
             step.name: f"${step.name}~join" if step.fanout else f"${step.name}" for step in raw.steps
         }
         """The name in the context of each step's output."""
+        self._writes_ctx = any(
+            "set_ctx" in body
+            for step in raw.steps
+            for task in step.tasks
+            for rule, _ in task.rules
+            for body in (rule, rule.get("else"))
+            if isinstance(body, dict)
+        )
 
     def compile(self) -> tuple[list[Node], list[Edge]]:
         raw = self._raw
         self._add("~start", "playbook.start", "start", {}, trigger=True)
         self._add("~workload", "playbook.workload", "workload", {"defaults": dict(raw.workload)})
         self._add("~tokens", "playbook.tokens", "tokens", {})
-        self._add("~ended", "playbook.ended", "ended", {"steps": self._outputs}, self._outputs.values())
+        self._add(
+            "~ended",
+            "playbook.ended",
+            "ended",
+            {"steps": self._outputs, "writes_ctx": self._writes_ctx},
+            self._outputs.values(),
+        )
         self._add("~verdict", "playbook.verdict", "result", {"final": raw.final}, [f"${raw.final}"])
         self._edge("~start", "~workload")
         self._edge("~workload", "~tokens")
@@ -151,7 +161,8 @@ class _Compiler:
         }
         joined = {**fields, "reducers": policy.reducers, "allow_partial": policy.allow_partial}
         self._add(step.name, "playbook.enter", step.name, fields, read)
-        self._add(opening, "playbook.open", f"{step.name}: open", opened, read)
+        keyed = self._named(key.names if key else ())
+        self._add(opening, "playbook.open", f"{step.name}: open", opened, read | keyed)
         # The start that finds it given up is one more.
         job = Job(policy.queue_ttl, step.lease or _LEASE, policy.max_job_retries + 2)
         again = Retry(policy.max_job_retries + 1)
@@ -181,6 +192,7 @@ class _Compiler:
         arcs = [] if step.name == raw.final else self._arcs(step)
         loop = None
         if step.loop is not None:
+            self._check_loop(step, step.loop)
             source = template(step.loop.source, (*step.loop.path, "in"), problems) or DIALECT.template([])
             loop = Loop(source, step.loop.iterator, step.loop.parallel, step.loop.in_flight)
         program = Program(
@@ -194,9 +206,19 @@ class _Compiler:
             must_go_on=raw.must_go_on and bool(step.arcs),
             timeout=step.timeout,
             vars={**raw.vars, **step.vars},
+            writes_ctx=self._writes_ctx,
             old_names=raw.old_names,
         )
+        program = msgspec.structs.replace(program, reads=_names(msgspec.structs.replace(program, loop=None)))
         return program, self._read(program)
+
+    def _check_loop(self, step: RawStep, loop: RawLoop) -> None:
+        check_collection(loop.source, (*loop.path, "in"), self._problems)
+        fanout = step.fanout
+        if fanout is not None and fanout.max_shards and is_read(loop.source):
+            message = "`max_shards` needs a known number of elements: those of a source are not known before"
+            hint = "`max_concurrent` limits what runs at the same time"
+            self._problems.error("E049", message, (*fanout.path, "max_shards"), hint)
 
     def _arcs(self, step: RawStep) -> list[Arc]:
         return [
@@ -211,11 +233,9 @@ class _Compiler:
 
     def _read(self, program: Program) -> frozenset[str]:
         """The names of the context that a program may read."""
-        names: set[str] = set()
-        for found in _templates(program):
-            names |= found.names
-        for task in program.tasks:
-            names |= task.parameters.names
+        return self._named(_names(program))
+
+    def _named(self, names: Iterable[str]) -> frozenset[str]:
         return frozenset(self._outputs[name] for name in names if name in self._outputs)
 
     def _add(
@@ -266,6 +286,12 @@ def _reachable(raw: RawPlaybook) -> set[str]:
                 seen.add(name)
                 todo.append(name)
     return seen
+
+
+def _names(program: Program) -> frozenset[str]:
+    """The names that a program's templates read."""
+    names = [found.names for found in _templates(program)]
+    return frozenset().union(*names, *(task.parameters.names for task in program.tasks))
 
 
 def _templates(program: Program) -> Iterable[Template]:

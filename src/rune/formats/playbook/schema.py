@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from rune.core.playbook.program import Directive, Reducer, Written
 from rune.formats.graph import Registry
-from rune.formats.schema import parameters_schema
+from rune.formats.schema import parameters_schema, source_schema
 
 __all__ = ["playbook_schema"]
 
@@ -33,6 +33,7 @@ def playbook_schema(registry: Registry) -> dict[str, Any]:
             "workload": {**_OBJECT, "description": "Defaults; what the execution is started with wins."},
             "workflow": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/step"}},
             "workbook": {"type": "array", "items": {"type": "object", "required": ["name"]}},
+            "workflows": {"type": "object", "additionalProperties": {"type": "object"}},
             "compatibility": {"type": "boolean", "description": "Accept the names of older playbooks."},
         },
         "$defs": {
@@ -40,6 +41,7 @@ def playbook_schema(registry: Registry) -> dict[str, Any]:
             "rule": _RULE,
             "directive": _DIRECTIVE,
             "fanout": _FANOUT,
+            "source": source_schema(),
             "task": _task(list(tools)),
             **{f"tool.{kind}": parameters_schema(type) for kind, type in tools.items()},
         },
@@ -115,7 +117,14 @@ _STEP = {
             "type": "object",
             "required": ["in", "iterator"],
             "properties": {
-                "in": {"description": "A list, a template of one, or {range: [start, stop, step]}."},
+                "in": {
+                    "description": "A list, a template of one, or a source such as {jsonl: file}.",
+                    "anyOf": [
+                        {"type": "array"},
+                        {"type": "string", "pattern": r"\{\{"},
+                        {"$ref": "#/$defs/source"},
+                    ],
+                },
                 "iterator": _TEXT,
                 "spec": {
                     "type": "object",

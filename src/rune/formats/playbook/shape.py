@@ -23,6 +23,7 @@ _DOCUMENT = (
     "workflow",
     "workbook",
     "compatibility",
+    "workflows",
 )
 _EXECUTOR = ("kind", "profile", "spec")
 _EXECUTOR_SPEC = ("entry_step", "final_step", "no_next_is_error", "pool", "loop_mode", "fanout")

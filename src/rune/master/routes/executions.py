@@ -18,6 +18,7 @@ from rune.history.items import Split
 from rune.master.answering import answer, listed
 from rune.master.idempotency import IdempotencyKey, once
 from rune.master.limits import JsonRoute
+from rune.master.linking import compile_linked
 from rune.master.paging import DEFAULT_LIMIT, After, Limit, sealed, unsealed
 from rune.master.problems import HttpProblem, answers, conflict, not_found
 from rune.master.results import whole_result
@@ -27,7 +28,6 @@ from rune.master.security.absorbing import keep_credentials, part_credentials
 from rune.master.security.auditing import audit
 from rune.master.security.roles import Principal, Role, needs
 from rune.master.service import Master
-from rune.master.sources import compile_given
 from rune.master.views import summary, whole
 
 __all__ = ["existing", "router", "standing"]
@@ -91,7 +91,9 @@ async def _chosen(request: Request, body: Start, who: Principal) -> tuple[Flow, 
         if who.role < Role.EDITOR:
             raise HttpProblem(403, "FORBIDDEN", "to run a definition of one's own needs the role editor")
         given, carried = part_credentials(body.definition)
-        flow = compile_given(given, body.source, body.format, master.registry).runnable()
+        workflows = master.history.workflows
+        linked = await compile_linked(workflows, master.registry, given, body.source, body.format)
+        flow = linked.runnable()
         await keep_credentials(request, carried, who.name)
         return flow, None, None, flow.name
     stored = await master.history.workflows.get(body.workflow_id)
@@ -112,7 +114,7 @@ async def list_executions(
     request: Request,
     workflow: TextQuery = None,
     status: Annotated[list[ExecutionStatus] | None, Query(max_length=6)] = None,
-    trigger: Annotated[list[TriggerKind] | None, Query(max_length=8)] = None,
+    trigger: Annotated[list[TriggerKind] | None, Query(max_length=9)] = None,
     since: Moment = None,
     until: Moment = None,
     text: TextQuery = None,

@@ -12,6 +12,7 @@ from rune.history.workflows import Draft, StoredWorkflow, VersionMismatch, Workf
 from rune.master.answering import answer, iso, listed, raw
 from rune.master.idempotency import IdempotencyKey, once
 from rune.master.limits import JsonRoute
+from rune.master.linking import compile_linked
 from rune.master.paging import DEFAULT_LIMIT, After, Limit, sealed, unsealed
 from rune.master.problems import HttpProblem, answers, conflict, not_found
 from rune.master.schemas import Page, TextQuery, VersionNumber, WorkflowId
@@ -32,7 +33,7 @@ from rune.master.security.absorbing import keep_credentials, part_credentials
 from rune.master.security.auditing import audit
 from rune.master.security.roles import Principal, Role, needs
 from rune.master.service import Master
-from rune.master.sources import Compiled, compile_definition, compile_given, differences, drawn, flaws
+from rune.master.sources import Compiled, compile_definition, differences, drawn, flaws
 
 __all__ = ["router"]
 
@@ -65,7 +66,9 @@ async def create_workflow(
 
     async def create(identity: str) -> Response:
         definition, carried = part_credentials(body.definition)
-        compiled = compile_given(definition, body.source, body.format, master.registry)
+        compiled = await compile_linked(
+            master.history.workflows, master.registry, definition, body.source, body.format
+        )
         flow = compiled.runnable()
         await keep_credentials(request, carried, who.name)
         named = compiled.format != "graph" or "workflow_id" in compiled.definition
@@ -90,8 +93,11 @@ async def create_workflow(
 @router.post("/validate", response_model=Validation, dependencies=[needs(Role.VIEWER)])
 async def validate_workflow(request: Request, body: Source) -> Response:
     """Say everything that is wrong with a workflow, and draw it as far as possible. Nothing is kept."""
-    registry = request.app.state.master.registry
-    compiled = compile_given(body.definition, body.source, body.format, registry)
+    master: Master = request.app.state.master
+    registry = master.registry
+    compiled = await compile_linked(
+        master.history.workflows, registry, body.definition, body.source, body.format
+    )
     return answer(
         {
             "valid": compiled.flow is not None,
@@ -119,7 +125,9 @@ async def change_workflow(
     """Add a version, if nobody else has meanwhile: say which one you changed, in `version` or `If-Match`."""
     master: Master = request.app.state.master
     definition, carried = part_credentials(body.definition)
-    compiled = compile_given(definition, body.source, body.format, master.registry)
+    compiled = await compile_linked(
+        master.history.workflows, master.registry, definition, body.source, body.format, id=id
+    )
     compiled.runnable()
     changed = await _changed_version(request, id, body, if_match)
     await keep_credentials(request, carried, who.name)

@@ -47,7 +47,7 @@ Label = Text
 Labels = Annotated[dict[Label, Label], Field(max_length=32)]
 Format = Literal["graph", "playbook"]
 ExecutionStatus = Literal["pending", "running", "paused", "completed", "failed", "halted"]
-TriggerKind = Literal["manual", "api", "webhook", "schedule", "redrive", "fork", "wire", "cli"]
+TriggerKind = Literal["manual", "api", "webhook", "schedule", "redrive", "fork", "wire", "cli", "workflow"]
 StepStatus = Literal["running", "waiting", "success", "failed", "stopped"]
 ItemState = Literal["pending", "running", "succeeded", "failed", "skipped"]
 Moment = Annotated[

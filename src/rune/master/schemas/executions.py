@@ -208,7 +208,7 @@ class Event(BaseModel):
     seq: int
     at: Moment
     kind: str = Field(
-        description="A step's status; without a node, the execution's. Of playbooks such as `loop.shard.done`."
+        description="A step's status; without a node the execution's. Of playbooks such as `loop.shard.done`."
     )
     node: str | None
     step: str | None

@@ -5,22 +5,30 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from contextlib import aclosing
+from itertools import count
 from typing import Any, ClassVar
 
 import msgspec
+from msgspec import Raw
 
 from rune.core.errors import ErrorInfo, NodeError
 from rune.core.expressions import ExpressionError
+from rune.core.json import as_json
 from rune.core.node import NodeType, StepContext
 from rune.core.outcome import Done, Outcome
-from rune.core.playbook.collection import Chunk, elements
+from rune.core.playbook.collection import Chunk, elements, lazy_of
 from rune.core.playbook.memory import Memory
 from rune.core.playbook.pipeline import Call, Ended, Rest, run_pipeline
 from rune.core.playbook.program import Loop, Program, holds
-from rune.core.playbook.routing import route
+from rune.core.playbook.references import LARGE
+from rune.core.playbook.routing import read_by, route
 from rune.core.playbook.tool import outcome_of_error
-from rune.nodes.playbook.scope import Token, ToolView, branch_of, skipped, token_of
+from rune.nodes._results import Ordered, Results, kept, loaded
+from rune.nodes._sources import read_items
+from rune.nodes.playbook.fanin import Left, identity_of
+from rune.nodes.playbook.scope import Token, ToolView, arrived, branch_of, collection_of, skipped, token_of
 
 __all__ = ["Pipeline", "Shard"]
 
@@ -39,36 +47,43 @@ class Pipeline(NodeType, kw_only=True):
 
     async def run(self, context: StepContext) -> Outcome:
         program: Program = self.program
-        token = token_of(context)
+        token = await arrived(context, program)
         memory = Memory(
-            branch_of(context, self.steps),
+            await branch_of(context, self.steps).loading(program.reads),
             {"ctx": dict(token.ctx), "vars": dict(program.vars), "args": token.args_of(context)},
         )
         if not holds(program.when, memory):
             return skipped(token)
-        run = _Run(program, context)
+        run = _Run(program, context, self.steps)
         try:
             async with asyncio.timeout(program.timeout):
                 ended = await run.step(memory)
         except TimeoutError:
             error = f"step '{program.step}' took longer than its time-out of {program.timeout:g} s"
             ended = Ended(error=ErrorInfo(error, "STEP_TIMEOUT"))
-        return self._routed(memory, ended, run)
+        return await self._routed(context, memory, ended, run, token.ctx)
 
-    def _routed(self, memory: Memory, ended: Ended, run: _Run) -> Outcome:
+    async def _routed(
+        self, context: StepContext, memory: Memory, ended: Ended, run: _Run, before: Mapping[str, Any]
+    ) -> Outcome:
         program: Program = self.program
+        result = await kept(context, ended.result) if program.loop is None else ended.result
         done = "loop.done" if program.loop else "step.done"
         event = "step.failed" if ended.error else done
-        memory.know(**{"_prev": ended.result, program.step: ended.result})
+        if read_by(program.arcs) & {"_prev", program.step}:
+            value = ended.result if program.loop is None else await loaded(context, _plain(ended.result))
+            memory.know(**{"_prev": value, program.step: value})
         way = route(program, memory, event, ended.error)
         token = Token(memory["ctx"], way.args, way.unmet)
         details = {"event": event, "tasks": run.told}
+        written = {name: value for name, value in token.ctx.items() if before.get(name, token) is not value}
         return Done(
-            token.output(ended.result),
+            token.output(result),
             way.ports,
             working=True,
             error=ended.error or way.unmet,
             details=details,
+            sets=written or None,
         )
 
 
@@ -76,26 +91,22 @@ class Shard(Pipeline, kw_only=True):
     """Run a pipeline for one element of a fanned-out loop; what it gives is gathered."""
 
     name: ClassVar = "playbook.shard"
+    trusted: ClassVar = True
 
     async def run(self, context: StepContext) -> Outcome:
         program: Program = self.program
         token = token_of(context)
         frame = context.frame
         assert frame is not None
-        identity = {
-            "loop_id": frame.barrier,
-            "shard_id": f"{frame.barrier}.{frame.item_index}",
-            "iter_index": frame.item_index,
-            "iter_key": frame.key or str(frame.item_index),
-        }
+        identity = identity_of(frame.barrier, frame.item_index, frame.key)
         memory = Memory(
-            branch_of(context, self.steps),
+            await branch_of(context, self.steps).loading(program.reads),
             {"ctx": dict(token.ctx), "vars": {}, "args": token.args_of(context), "shard": identity},
         )
-        run = _Run(program, context)
+        run = _Run(program, context, self.steps)
         try:
             async with asyncio.timeout(program.timeout):
-                results, shared = await run.shard(memory, context.value("$item"), frame.item_index)
+                left = await run.shard(memory, context.value("$item"), frame.item_index)
         except TimeoutError as error:
             message = f"the shard took longer than {program.timeout:g} s"
             raise NodeError(message, "STEP_TIMEOUT", identity, tells={"tasks": run.told}) from error
@@ -103,16 +114,16 @@ class Shard(Pipeline, kw_only=True):
             # A shard is tried again as a whole.
             details = {**(error.details or {}), **identity}
             raise NodeError(error.message, error.code, details, tells={"tasks": run.told}) from error
-        return Done({"results": results, "shared": shared}, details={**identity, "tasks": run.told})
+        return Done(left, details={**identity, "tasks": run.told})
 
 
 class _Run:
     """One run of a step on this worker."""
 
-    def __init__(self, program: Program, context: StepContext) -> None:
+    def __init__(self, program: Program, context: StepContext, steps: Mapping[str, str]) -> None:
         self._program = program
         self._context = context
-        self._visits: Counter[tuple[int, str]] = Counter()
+        self._steps = steps
         self.told: list[dict[str, Any]] = []
         """The tasks as they were run."""
 
@@ -122,49 +133,72 @@ class _Run:
         if loop is None:
             return await self.once(memory)
         try:
-            items = elements(loop.source.resolve(memory))
+            value = await collection_of(self._context, self._steps, loop, memory)
+            described = lazy_of(value)
+            items = _each(elements(value)) if described is None else read_items(described, self._context)
         except (ExpressionError, NodeError) as error:
             return Ended(error=ErrorInfo(f"`loop.in` cannot be had: {error}", "PLAYBOOK_LOOP"))
-        return await self._loop(loop, items, memory)
+        async with aclosing(items):
+            return await self._loop(loop, items, memory)
 
-    async def shard(self, memory: Memory, item: Any, index: int) -> tuple[list[Any], list[dict[str, Any]]]:
+    async def shard(self, memory: Memory, item: Any, index: int) -> Left:
         """The results of one element, or of a chunk of them in turn, and what each adds to what is shared."""
         loop = self._program.loop
         assert loop is not None
         chunk = Chunk(index, [item])
         if isinstance(item, dict) and "~chunk" in item:
             chunk = msgspec.convert(item, Chunk)
-        results, shared = [], []
+        many = isinstance(item, dict) and "~chunk" in item
+        results: list[Raw] = []
+        shared: list[Raw] = []
         for at, element in enumerate(chunk.elements(), chunk.at):
             one = _iteration(loop, memory, element, self._program, at)
             ended = await self.once(one)
             if ended.error is not None:
                 details = {**(ended.error.details or {}), "elements": len(chunk.elements())}
                 raise NodeError(ended.error.message, ended.error.code, details)
-            results.append(ended.result)
-            shared.append(one.shared)
-        return results, shared
+            results.append(await kept(self._context, ended.result))
+            if one.shared:
+                shared.append(as_json(one.shared))
+        if many and sum(len(memoryview(raw)) + 1 for raw in results) > LARGE:
+            reference = await kept(self._context, results)
+            return Left(kept=msgspec.json.decode(reference), shared=shared, chunk=many)
+        return Left(results, shared=shared, chunk=many)
 
-    async def _loop(self, loop: Loop, items: Iterable[Any], memory: Memory) -> Ended:
+    async def _loop(self, loop: Loop, items: AsyncIterator[Any], memory: Memory) -> Ended:
         """Each element in turn, or several at a time; after a failure no more are started."""
-        results: list[Any] = []
+        gathered = Results(self._context)
+        results = Ordered(gathered)
         failures: list[ErrorInfo] = []
-        source = enumerate(items)
+        taken = count()
+        # Whoever takes an element may have to wait until it is read, and the others wait behind.
+        turn = asyncio.Lock()
+
+        async def following() -> tuple[int, Any] | None:
+            async with turn:
+                if failures:
+                    return None
+                try:
+                    item = await anext(items)
+                except StopAsyncIteration:
+                    return None
+                except NodeError as error:
+                    failures.append(ErrorInfo(f"`loop.in`: {error.message}", error.code, error.details))
+                    return None
+                return next(taken), item
 
         async def take() -> None:
-            for at, item in source:
-                results.append(None)
+            while (found := await following()) is not None:
+                at, item = found
                 ended = await self.once(_iteration(loop, memory, item, self._program, at))
-                results[at] = ended.result
+                await results.put(at, bytes(await kept(self._context, ended.result)))
                 if ended.error is not None:
                     failures.append(_knowing(ended.error, iter_index=at))
-                if failures:
-                    return
 
         async with asyncio.TaskGroup() as group:
             for _ in range(loop.in_flight if loop.parallel else 1):
                 group.create_task(take())
-        result = {"results": results, "count": len(results)}
+        result = {"results": await gathered.whole(), "count": gathered.count}
         return Ended(result, failures[0] if failures else None)
 
     async def once(self, memory: Memory) -> Ended:
@@ -174,6 +208,7 @@ class _Run:
         except ExpressionError as error:
             return Ended(error=ErrorInfo(f"the step's `args`: {error}", "PLAYBOOK_ARGS"))
         deciding = run_pipeline(self._program.tasks, memory)
+        visits: Counter[str] = Counter()
         answer: Any = None
         while True:
             try:
@@ -185,19 +220,14 @@ class _Run:
                 await asyncio.sleep(asked.seconds)
                 answer = None
             else:
-                answer = await self._call(asked, memory)
+                answer = await self._call(asked, memory, visits)
 
-    def _visit(self, call: Call, memory: Memory) -> str:
-        """Which visit of a task this is, for the idempotency key: an attempt more is the same visit."""
-        place = (memory["_index"], call.task.label)
-        self._visits[place] += call.attempt == 1
-        return f"{place[0]}.{place[1]}.{self._visits[place]}"
-
-    async def _call(self, call: Call, memory: Memory) -> dict[str, Any]:
+    async def _call(self, call: Call, memory: Memory, visits: Counter[str]) -> dict[str, Any]:
         at, started = self._context.now(), time.perf_counter()
         try:
             tool = call.task.parameters.resolve(memory)
-            view = ToolView(self._context, memory, call.task.label, self._visit(call, memory))
+            visit = _visit(call, memory, visits)
+            view = ToolView(self._context, memory, call.task.label, visit, call.attempt)
             outcome = {"status": "success", "result": None, "error": None, **await tool.call(view)}
         except NodeError as error:
             outcome = outcome_of_error(error)
@@ -218,9 +248,21 @@ class _Run:
         return outcome
 
 
+async def _each(items: Iterable[Any]) -> AsyncGenerator[Any, None]:
+    for item in items:
+        yield item
+
+
 def _iteration(loop: Loop, memory: Memory, item: Any, program: Program, index: int = 0) -> Memory:
     bare = {loop.iterator: item} if program.old_names else {}
     return memory.within(iter={loop.iterator: item}, _index=index, **bare)
+
+
+def _visit(call: Call, memory: Memory, visits: Counter[str]) -> str:
+    """Which visit of a task this is, for the idempotency key: an attempt more is the same visit."""
+    label = call.task.label
+    visits[label] += call.attempt == 1
+    return f"{memory['_index']}.{label}.{visits[label]}"
 
 
 def _take_args(program: Program, memory: Memory) -> None:
@@ -229,6 +271,11 @@ def _take_args(program: Program, memory: Memory) -> None:
         memory.know(args={**memory["args"], **program.args.resolve(memory)})
     if program.old_names:
         memory.know(input_data=memory["args"])
+
+
+def _plain(result: Any) -> Any:
+    """The result of a loop, with its list as one."""
+    return msgspec.json.decode(msgspec.json.encode(result))
 
 
 def _knowing(error: ErrorInfo, **details: Any) -> ErrorInfo:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from rune.core.errors import ErrorInfo
+from rune.core.expressions import ExpressionError
 from rune.core.ids import derive
 from rune.core.node import StepContext
 from rune.core.outcome import Done
 from rune.core.playbook.memory import Memory
+from rune.core.playbook.program import Loop, Program
+from rune.core.playbook.references import is_manifest, is_result_ref
 from rune.core.playbook.routing import END
+from rune.nodes._results import loaded
 
-__all__ = ["EVERY", "Token", "ToolView", "branch_of", "skipped", "token_of"]
+__all__ = ["EVERY", "Token", "ToolView", "arrived", "branch_of", "collection_of", "skipped", "token_of"]
 
 EVERY = "*"
 """The key of arguments that are for whoever comes next."""
@@ -47,6 +52,15 @@ def token_of(context: StepContext) -> Token:
     return msgspec.convert(context.value("$json"), Token)
 
 
+async def arrived(context: StepContext, program: Program) -> Token:
+    """The token that has come to this step, with `ctx` as all tokens have written it so far."""
+    token = token_of(context)
+    if not program.writes_ctx:
+        return token
+    # What a redriven execution has on record is in the token alone.
+    return msgspec.structs.replace(token, ctx={**token.ctx, **await context.variables()})
+
+
 def skipped(token: Token) -> Done:
     """The outcome of a step whose `when` does not hold: the token ends here."""
     return Done(Token(token.ctx).output(None), (END,), working=True, details={"event": "step.skipped"})
@@ -55,13 +69,34 @@ def skipped(token: Token) -> Done:
 class _Branch:
     """Looks up what belongs to the execution: its workload, its id, the results of steps."""
 
-    __slots__ = ("_context", "_steps")
+    __slots__ = ("_context", "_loaded", "_steps")
 
     def __init__(self, context: StepContext, steps: Mapping[str, str]) -> None:
         self._context = context
         self._steps = steps
+        self._loaded: dict[str, Any] = {}
+
+    async def loading(self, names: Iterable[str]) -> _Branch:
+        """The same, with the results of these steps themselves in place of references to them."""
+        for name in names:
+            if name in self._steps and name not in self._loaded:
+                try:
+                    found = self.lookup(name)
+                except KeyError:
+                    continue
+                value = await loaded(self._context, found)
+                if value is not found:
+                    self._loaded[name] = value
+        return self
+
+    @property
+    def refers(self) -> bool:
+        """Whether any of the results that were loaded was a reference."""
+        return bool(self._loaded)
 
     def lookup(self, name: str) -> Any:
+        if name in self._loaded:
+            return self._loaded[name]
         if name == "workload":
             return self._context.value("$~workload")["workload"]
         if name == "execution_id":
@@ -77,13 +112,26 @@ def branch_of(context: StepContext, steps: Mapping[str, str]) -> _Branch:
     return _Branch(context, steps)
 
 
+async def collection_of(context: StepContext, steps: Mapping[str, str], loop: Loop, memory: Memory) -> Any:
+    """What `loop.in` comes to; a list that is stored stays a reference, or a manifest."""
+    value: Any = None
+    with suppress(ExpressionError):
+        value = loop.source.resolve(memory.over(branch_of(context, steps)))
+    if is_manifest(value) or is_result_ref(value):
+        return value
+    branch = await branch_of(context, steps).loading(loop.source.names)
+    # Where a reference was in the way, what was made of it does not count.
+    return loop.source.resolve(memory.over(branch)) if branch.refers or value is None else value
+
+
 class ToolView:
     """The step's context as a tool sees it."""
 
-    def __init__(self, context: StepContext, memory: Memory, task: str, visit: str) -> None:
+    def __init__(self, context: StepContext, memory: Memory, task: str, visit: str, attempt: int = 1) -> None:
         self._context = context
         self._memory = memory
         self._visit = visit
+        self._attempt = attempt
         self.task = task
 
     @property
@@ -106,6 +154,10 @@ class ToolView:
     def last_attempt(self) -> bool:
         """A tool reports what it got; whether it is tried again is its task's `eval`."""
         return True
+
+    async def call(self, workflow: str, input: Any) -> Any:
+        """Run another workflow: one for each attempt of each visit, however often that itself is run."""
+        return await self._context.call(workflow, input, f"{self._visit}.{self._attempt}")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._context, name)

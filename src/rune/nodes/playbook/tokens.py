@@ -39,14 +39,16 @@ class Ended(NodeType, kw_only=True):
     effects: ClassVar = False
     trusted: ClassVar = True
     reads: ClassVar = ("$json",)
+    streams: ClassVar = True
 
     steps: dict[str, str]
     """The name in the context of each step's output."""
+    writes_ctx: bool = False
     timeout: float | None = None
 
     async def run(self, context: StepContext) -> Outcome:
         if context.gathered is not None:
-            return self._whole(context.gathered)
+            return await self._whole(context, context.gathered)
         token = context.value("$json")
         return Arrive(
             {
@@ -67,8 +69,14 @@ class Ended(NodeType, kw_only=True):
                 continue
         return found
 
-    def _whole(self, gathered: Gathered) -> Outcome:
-        (slot,) = msgspec.json.decode(gathered.results)
+    async def _whole(self, context: StepContext, gathered: Gathered) -> Outcome:
+        assert gathered.pages is not None
+        if gathered.failed_as is not None:
+            return gathered.failed_as
+        slot = None
+        async for page in gathered.pages():
+            for _, data in page:
+                slot = msgspec.json.decode(data)
         ctx: dict[str, Any] = {}
         steps: dict[str, Any] = {}
         unmet = slot.get("error") if isinstance(slot, dict) and _ARRIVAL not in slot else None
@@ -76,6 +84,9 @@ class Ended(NodeType, kw_only=True):
             ctx = merged(ctx, left["ctx"])
             steps.update(left["steps"])
             unmet = unmet or left["unmet"]
+        if self.writes_ctx:
+            # No token is live any more, so these stay as they are.
+            ctx |= await context.variables()
         return Done(
             {"$json": {"ctx": ctx, "args": {}, "unmet": unmet}, "ctx": ctx, "steps": steps}, working=True
         )

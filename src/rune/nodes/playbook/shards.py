@@ -1,0 +1,99 @@
+"""A loop that is spread over workers, at its beginning: take the token in, and open one shard an element."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import msgspec
+
+from rune.core.errors import NodeError
+from rune.core.expressions import ExpressionError, to_text
+from rune.core.node import NodeType, Portion, Role, StepContext
+from rune.core.outcome import Done, FanOut, Outcome, Policy, Source
+from rune.core.playbook.collection import chunks, elements, source_of
+from rune.core.playbook.memory import Memory
+from rune.core.playbook.program import Program, holds
+from rune.core.workflow import Retry
+from rune.nodes._results import loaded
+from rune.nodes._sources import RETRY, read_portion
+from rune.nodes.playbook.scope import EVERY, Token, arrived, branch_of, collection_of, skipped, token_of
+
+__all__ = ["Enter", "OpenShards"]
+
+
+class Enter(NodeType, kw_only=True):
+    """Accept the token, or let it end here."""
+
+    name: ClassVar = "playbook.enter"
+    effects: ClassVar = False
+    trusted: ClassVar = True
+
+    program: Any
+    steps: Mapping[str, str]
+
+    async def run(self, context: StepContext) -> Outcome:
+        program: Program = self.program
+        token = await arrived(context, program)
+        args = token.args_of(context)
+        names = {"ctx": token.ctx, "args": args, "vars": dict(program.vars)}
+        if not holds(program.when, Memory(branch_of(context, self.steps), names)):
+            return skipped(token)
+        return Done(Token(token.ctx, {EVERY: args}).output(None), working=True)
+
+
+class OpenShards(NodeType, kw_only=True):
+    """Open the fan-out: one shard an element."""
+
+    name: ClassVar = "playbook.open"
+    role: ClassVar = Role.SPLIT
+    effects: ClassVar = False
+    trusted: ClassVar = True
+
+    program: Any
+    steps: Mapping[str, str]
+    key: Any = None
+    """A template over the element: what an element is."""
+    fail_fast: bool = False
+    window: int = 0
+    max_shards: int = 0
+
+    def retry_policy(self) -> Retry | None:
+        return RETRY
+
+    async def run(self, context: StepContext) -> Outcome:
+        memory = await self._memory(context)
+        try:
+            value = await collection_of(context, self.steps, self.program.loop, memory)
+        except ExpressionError as error:
+            raise NodeError(f"`loop.in` cannot be evaluated: {error}", "PLAYBOOK_LOOP") from error
+        if self.max_shards:
+            # To share the elements out, they have to be at hand.
+            value = await loaded(context, value)
+        policy = Policy(tolerated=0 if self.fail_fast else None)
+        parts = chunks(value, self.max_shards) if self.max_shards else None
+        source = source_of(value)
+        if source.lazy is not None or (self.key is None and parts is None):
+            return FanOut(source, policy, window=self.window)
+        keyed = [part.elements()[0] for part in parts] if parts else elements(value)
+        # The keys are as much as the elements: they are stored together.
+        source = Source(items=msgspec.to_builtins(parts) if parts else list(keyed))
+        return FanOut(source, policy, window=self.window, keys=self._keys(keyed, memory))
+
+    async def read(
+        self, context: StepContext, source: Mapping[str, Any], position: Any, index: int, wanted: int
+    ) -> Portion:
+        portion = await read_portion(source, context, position, wanted)
+        return msgspec.structs.replace(portion, keys=self._keys(portion.items, await self._memory(context)))
+
+    async def _memory(self, context: StepContext) -> Memory:
+        token = token_of(context)
+        names = {"ctx": token.ctx, "vars": {}, "args": token.args_of(context)}
+        branch = branch_of(context, self.steps)
+        return Memory(await branch.loading(self.key.names) if self.key else branch, names)
+
+    def _keys(self, items: Sequence[Any], memory: Memory) -> list[str] | None:
+        if self.key is None:
+            return None
+        iterator = self.program.loop.iterator
+        return [to_text(self.key.resolve(memory.within(iter={iterator: item}))) for item in items]

@@ -1,0 +1,139 @@
+"""Rows of a query in portions, from PostgreSQL and DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rune.core.errors import NodeError
+from rune.nodes._sources import read_portion
+from rune.nodes._sql import Databases
+from rune.nodes._threads import Threads
+from rune.nodes.sql import Sql
+from tests.nodes.fakes import FakeContext, output
+from tests.nodes.sources.reading import items, portions
+from tests.servers.postgres import shared_postgres
+
+
+@pytest.fixture
+async def context() -> AsyncIterator[FakeContext]:
+    server = shared_postgres()
+    url = server.new_database()
+    databases, threads = Databases(), Threads()
+    yield FakeContext({}, credential={"dsn": url}, services={"sql": databases, "threads": threads})
+    await databases.close()
+    await threads.close()
+    server.drop_database(url)
+
+
+def source(query: str, key: str, engine: str, **more: Any) -> dict[str, Any]:
+    return {"sql": {"query": query, "key": key, "engine": engine, **more}}
+
+
+ENGINES = pytest.mark.parametrize("engine", ["postgres", "duckdb"])
+
+
+@ENGINES
+@pytest.mark.parametrize("wanted", [1, 3, 4, 100])
+async def test_rows_come_in_the_order_of_the_key(context: FakeContext, engine: str, wanted: int) -> None:
+    query = "SELECT 5 - n AS id, 'r' || n AS name FROM generate_series(1, 4) AS t(n); -- no more"
+    found = await items(context, source(query, "id", engine), wanted)
+    assert found == [{"id": n, "name": f"r{5 - n}"} for n in range(1, 5)]
+
+
+@ENGINES
+@pytest.mark.parametrize(
+    "values",
+    [
+        "(10), (9), (100)",
+        "('b'), ('a'), ('a b'), ('it''s')",
+        "(TIMESTAMP '2026-01-01 00:00:00.000002'), (TIMESTAMP '2026-01-01 00:00:00.000001')",
+        "(DATE '2026-01-02'), (DATE '2026-01-01')",
+        "(CAST('00000000-0000-0000-0000-000000000002' AS uuid)), "
+        "(CAST('00000000-0000-0000-0000-000000000001' AS uuid))",
+        "(CAST(1.000000000000000001 AS decimal(28, 18))), (CAST(1 AS decimal(28, 18)))",
+        "(CAST(0.1 AS double precision) + 0.2), (CAST(0.3 AS double precision))",
+        "(9223372036854775807), (9223372036854775806)",
+        "(true), (false)",
+    ],
+)
+async def test_keys_of_many_types(context: FakeContext, engine: str, values: str) -> None:
+    """What is read one by one is what is read at once."""
+    query = f"SELECT k AS key, CAST(k AS text) AS text FROM (VALUES {values}) AS t(k)"
+    whole = await items(context, source(query, "key", engine))
+    assert len(whole) == len(values.split("), ("))
+    assert await portions(context, source(query, "key", engine), 1) == [[row] for row in whole]
+
+
+async def test_keys_with_a_time_zone(context: FakeContext) -> None:
+    moments = ["2026-01-01 00:00:00.000002+02", "2026-01-01 00:00:00.000001+02", "2026-01-01 00:00:00+03"]
+    values = ", ".join(f"(TIMESTAMPTZ '{moment}')" for moment in moments)
+    query = f"SELECT k AS key FROM (VALUES {values}) AS t(k)"
+    whole = await items(context, source(query, "key", "postgres"))
+    assert await portions(context, source(query, "key", "postgres"), 1) == [[row] for row in whole]
+
+
+@ENGINES
+async def test_no_rows(context: FakeContext, engine: str) -> None:
+    assert await portions(context, source("SELECT 1 AS id WHERE false", "id", engine)) == [[]]
+
+
+@ENGINES
+@pytest.mark.parametrize("wanted", [1, 2, 100])
+async def test_a_key_of_several_rows_is_refused(context: FakeContext, engine: str, wanted: int) -> None:
+    query = "SELECT * FROM (VALUES (1, 'a'), (2, 'b'), (2, 'c'), (3, 'd')) AS t(id, name)"
+    with pytest.raises(NodeError, match="'2' is the 'id' of several rows") as raised:
+        await items(context, source(query, "id", engine), wanted)
+    assert raised.value.code == "SOURCE_KEY"
+
+
+@ENGINES
+async def test_a_row_without_a_key_is_refused_before_any_is_given(context: FakeContext, engine: str) -> None:
+    query = "SELECT * FROM (VALUES (1), (2), (NULL)) AS t(id)"
+    with pytest.raises(NodeError, match="'id' has a null"):
+        await read_portion(source(query, "id", engine), context, None, 1)
+
+
+async def test_params_are_values(context: FakeContext) -> None:
+    query = "SELECT n AS id FROM generate_series(1, 10) AS t(n) WHERE n > $1 AND n < $2"
+    found = await items(context, source(query, "id", "postgres", params=[3, 7]), 1)
+    assert found == [{"id": 4}, {"id": 5}, {"id": 6}]
+
+
+@ENGINES
+async def test_a_key_is_a_name_and_never_sql(context: FakeContext, engine: str) -> None:
+    odd = 'id" DESC; DROP TABLE kept; --'
+    quoted = odd.replace('"', '""')
+    query = f'SELECT n AS "{quoted}" FROM generate_series(1, 3) AS t(n)'
+    assert await items(context, source(query, odd, engine), 2) == [{odd: 1}, {odd: 2}, {odd: 3}]
+    with pytest.raises(NodeError) as raised:
+        await items(context, source("SELECT 1 AS id", "id = 1 OR true", engine))
+    assert raised.value.code == "SQL_ERROR"
+
+
+async def test_reading_changes_nothing(context: FakeContext) -> None:
+    await output(Sql, context, command="CREATE TABLE t (id int); CREATE SEQUENCE s")
+    for query in ("DELETE FROM t RETURNING id", "SELECT nextval('s') AS id"):
+        with pytest.raises(NodeError):
+            await items(context, source(query, "id", "postgres"))
+    with pytest.raises(NodeError, match="one SELECT"):
+        await items(context, source("SELECT 1 AS id; DROP TABLE t", "id", "postgres"))
+
+
+async def test_rows_of_a_duckdb_file(context: FakeContext, tmp_path: Path) -> None:
+    file = str(tmp_path / "rows.duckdb")
+    await output(
+        Sql, context, engine="duckdb", database=file, command="CREATE TABLE t AS FROM range(5) r(id)"
+    )
+    found = await items(context, source("FROM t", "id", "duckdb", database=file), 2)
+    assert found == [{"id": n} for n in range(5)]
+
+
+async def test_a_server_that_is_away_may_be_tried_again(context: FakeContext) -> None:
+    away = FakeContext({}, credential={"host": "127.0.0.1", "port": 1}, services=context._services)
+    with pytest.raises(NodeError, match="out of reach") as raised:
+        await items(away, source("SELECT 1 AS id", "id", "postgres"))
+    assert raised.value.retryable
