@@ -54,6 +54,10 @@ bench: $(DEV) ## measure the speed of this machine's Rune
 bench-distributed: $(DEV) ## measure it on RabbitMQ and Redis, beside a bare client
 	@$(BIN)/python -m benchmarks.distributed
 
+.PHONY: bench-shards
+bench-shards: $(DEV) ## a million shards of a playbook's loop: speed, and memory beside ten thousand
+	@$(BIN)/python -m benchmarks.shards
+
 .PHONY: cover
 cover: $(DEV) ## run every test and show the lines none of them reached
 	$(BIN)/coverage erase

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-__all__ = ["Meter", "Run", "median_cpu", "median_rate", "megabytes"]
+__all__ = ["Meter", "Run", "median_cpu", "median_rate", "megabytes", "peak_megabytes"]
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -59,5 +59,14 @@ def _processor_seconds(pid: int) -> float:
 
 def megabytes(pid: int) -> float:
     """The memory that a process has now."""
+    return _megabytes(pid, "VmRSS:")
+
+
+def peak_megabytes(pid: int) -> float:
+    """The most memory that a process ever had."""
+    return _megabytes(pid, "VmHWM:")
+
+
+def _megabytes(pid: int, what: str) -> float:
     status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+    return int(status.partition(what)[2].split()[0]) / 1024

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.servers.postgres import shared_postgres
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 TRIED = {
     "orders.json",
@@ -22,7 +24,11 @@ TRIED = {
     "tickets.yaml",
     "fetch.json",
     "greet/greet.json",
+    "quotes/quote.yaml",
+    "quotes/quotes.json",
     "sweep.yaml",
+    "stations.json",
+    "warehouse.yaml",
 }
 
 
@@ -45,6 +51,14 @@ def test_every_example_is_tried() -> None:
         str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*") if path.suffix in (".json", ".yaml")
     }
     assert files == TRIED
+
+
+def test_quotes() -> None:
+    alone = result("quotes/quote.yaml", "--input", '{"product": "lamp", "pieces": 10}')
+    assert alone["steps"]["discount"] == 225
+    desk, chair, throne = result("quotes/quotes.json")["aggregated"]
+    assert (desk["price"], chair["price"]) == (600, 576)
+    assert "we do not sell a throne" in throne["sorry"]
 
 
 def test_orders() -> None:
@@ -96,6 +110,12 @@ def test_tickets() -> None:
         "queue: Password forgotten",
         "queue: Mail delayed",
     ]
+
+
+def test_stations() -> None:
+    climate = result("stations.json")
+    assert (climate["count"], climate["failed"]) == (6, 0)
+    assert climate["reduced"] == {"coldest": 272.15, "warmest": 304.65, "northern": 3}
 
 
 class _Users(BaseHTTPRequestHandler):
@@ -157,3 +177,14 @@ def test_sweep(tmp_path: Path) -> None:
     plot = (tmp_path / "sweep.svg").read_text(encoding="utf-8")
     assert plot.count("<circle") == 9
     assert len(plot.encode()) == report["bytes"]
+
+
+def test_warehouse() -> None:
+    server = shared_postgres()
+    url = server.new_database()
+    try:
+        known = json.dumps({"warehouse": {"dsn": url}})
+        report = result("warehouse.yaml", "--input", '{"unlucky": "lima"}', RUNE_CREDENTIALS=known)
+    finally:
+        server.drop_database(url)
+    assert report["steps"]["report"] == {"shards": 5, "average": 15.4, "written": 2}
