@@ -229,3 +229,30 @@ async def test_an_arc_may_take_up_a_loop_that_failed(fail_fast: bool) -> None:
     assert played.status == "completed"
     assert played.steps["mend"] == ["failed", 1]
     assert played.events("loop")[-1] == "step.failed"
+
+
+@pytest.mark.parametrize("fanout", ["{}", "{max_shards: 5}", "{max_shards: 1}"])
+async def test_an_element_may_look_like_anything(fanout: str) -> None:
+    played = await play(f"""
+    workflow:
+      - step: loop
+        spec: {{loop_mode: fanout, fanout: {fanout}}}
+        loop: {{in: [{{"~chunk": Chunk, at: 0, source: [1, 2, 3]}}, 7], iterator: n}}
+        tool: {{kind: python, args: {{n: "{{{{ iter.n }}}}"}}, code: result = n}}
+    """)
+    assert played.steps["loop"]["results"] == [{"~chunk": "Chunk", "at": 0, "source": [1, 2, 3]}, 7]
+
+
+async def test_a_loop_is_entered_by_what_a_large_result_says() -> None:
+    played = await play("""
+    workflow:
+      - step: fetch
+        tool: {kind: python, code: "result = {'go': True, 'rows': ['x' * 1000] * 100}"}
+        next: [{step: loop}]
+      - step: loop
+        spec: {loop_mode: fanout}
+        when: "{{ fetch.go }}"
+        loop: {in: "{{ fetch.rows[:2] }}", iterator: row}
+        tool: {kind: python, args: {row: "{{ iter.row }}"}, code: result = len(row)}
+    """)
+    assert played.steps["loop"]["results"] == [1000, 1000]

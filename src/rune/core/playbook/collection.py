@@ -14,7 +14,9 @@ from rune.core.outcome import Source
 from rune.core.playbook.references import is_manifest, is_result_ref
 from rune.core.sources import Descriptor, span_of
 
-__all__ = ["Chunk", "chunks", "elements", "lazy_of", "source_of"]
+__all__ = ["Chunk", "chunk_of", "chunks", "elements", "lazy_of", "source_of"]
+
+_TAG = "~chunk"
 
 
 def elements(value: Any) -> Sequence[Any]:
@@ -64,7 +66,7 @@ def source_of(value: Any) -> Source:
     return Source(items=list(found))
 
 
-class Chunk(Struct, frozen=True, tag_field="~chunk", tag=True):
+class Chunk(Struct, frozen=True, tag_field=_TAG, tag=True):
     """Consecutive elements that share a shard, where there are more than there may be shards."""
 
     at: int
@@ -76,6 +78,15 @@ class Chunk(Struct, frozen=True, tag_field="~chunk", tag=True):
         return elements(self.source)
 
 
+def chunk_of(item: Any) -> Chunk | None:
+    """The chunk that an item of a loop with `max_shards` is; None if it is an element."""
+    return msgspec.convert(item, Chunk) if _is_tagged(item) else None
+
+
+def _is_tagged(item: Any) -> bool:
+    return isinstance(item, dict) and _TAG in item
+
+
 def chunks(value: Any, most: int) -> list[Chunk] | None:
     """A collection in at most so many chunks, of about the same size; None if it has no more elements."""
     if lazy_of(value) is not None:
@@ -85,7 +96,8 @@ def chunks(value: Any, most: int) -> list[Chunk] | None:
             "PLAYBOOK_LOOP",
         )
     found = elements(value)
-    if len(found) <= most:
+    # An element that looks like a chunk has to be in one, not to be taken for it.
+    if len(found) <= most and (isinstance(found, range) or not any(map(_is_tagged, found))):
         return None
     size = -(-len(found) // most)
     return [Chunk(at, _part(found, at, size)) for at in range(0, len(found), size)]

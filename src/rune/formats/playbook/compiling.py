@@ -167,7 +167,8 @@ class _Compiler:
         job = Job(policy.queue_ttl, step.lease or _LEASE, policy.max_job_retries + 2)
         again = Retry(policy.max_job_retries + 1)
         shown = f"{step.name}: shard"
-        self._add(body, "playbook.shard", shown, fields, [*read, "$item"], step.pool, again, job=job)
+        shard = {**fields, "chunked": bool(policy.max_shards)}
+        self._add(body, "playbook.shard", shown, shard, [*read, "$item"], step.pool, again, job=job)
         self._add(joining, "playbook.join", f"{step.name}: join", joined, read)
         self._edge(step.name, opening)
         self._edge(step.name, "~ended", END)

@@ -18,7 +18,7 @@ from rune.core.expressions import ExpressionError
 from rune.core.json import as_json
 from rune.core.node import NodeType, StepContext
 from rune.core.outcome import Done, Outcome
-from rune.core.playbook.collection import Chunk, elements, lazy_of
+from rune.core.playbook.collection import Chunk, chunk_of, elements, lazy_of
 from rune.core.playbook.memory import Memory
 from rune.core.playbook.pipeline import Call, Ended, Rest, run_pipeline
 from rune.core.playbook.program import Loop, Program, holds
@@ -93,6 +93,9 @@ class Shard(Pipeline, kw_only=True):
     name: ClassVar = "playbook.shard"
     trusted: ClassVar = True
 
+    chunked: bool = False
+    """Several elements may share a shard."""
+
     async def run(self, context: StepContext) -> Outcome:
         program: Program = self.program
         token = token_of(context)
@@ -106,7 +109,11 @@ class Shard(Pipeline, kw_only=True):
         run = _Run(program, context, self.steps)
         try:
             async with asyncio.timeout(program.timeout):
-                left = await run.shard(memory, context.value("$item"), frame.item_index)
+                item = context.value("$item")
+                chunk = chunk_of(item) if self.chunked else None
+                left = await run.shard(
+                    memory, chunk or Chunk(frame.item_index, [item]), many=chunk is not None
+                )
         except TimeoutError as error:
             message = f"the shard took longer than {program.timeout:g} s"
             raise NodeError(message, "STEP_TIMEOUT", identity, tells={"tasks": run.told}) from error
@@ -141,14 +148,10 @@ class _Run:
         async with aclosing(items):
             return await self._loop(loop, items, memory)
 
-    async def shard(self, memory: Memory, item: Any, index: int) -> Left:
-        """The results of one element, or of a chunk of them in turn, and what each adds to what is shared."""
+    async def shard(self, memory: Memory, chunk: Chunk, *, many: bool) -> Left:
+        """The results of one element, or of many in turn, and what each adds to what is shared."""
         loop = self._program.loop
         assert loop is not None
-        chunk = Chunk(index, [item])
-        if isinstance(item, dict) and "~chunk" in item:
-            chunk = msgspec.convert(item, Chunk)
-        many = isinstance(item, dict) and "~chunk" in item
         results: list[Raw] = []
         shared: list[Raw] = []
         for at, element in enumerate(chunk.elements(), chunk.at):

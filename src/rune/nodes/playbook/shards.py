@@ -37,7 +37,8 @@ class Enter(NodeType, kw_only=True):
         token = await arrived(context, program)
         args = token.args_of(context)
         names = {"ctx": token.ctx, "args": args, "vars": dict(program.vars)}
-        if not holds(program.when, Memory(branch_of(context, self.steps), names)):
+        branch = branch_of(context, self.steps)
+        if program.when and not holds(program.when, Memory(await branch.loading(program.when.names), names)):
             return skipped(token)
         return Done(Token(token.ctx, {EVERY: args}).output(None), working=True)
 
