@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -18,7 +16,6 @@ from rune.core.node import Gathered, NodeType
 from rune.core.outcome import Done, Failed, FanOut
 from rune.core.plan import Deadline, Limits, Step, followed
 from rune.core.ports import (
-    Arm,
     Broker,
     Commit,
     Delivery,
@@ -31,6 +28,7 @@ from rune.core.ports import (
 )
 from rune.core.workflow import Node, Workflow
 from rune.engine.adopting import WHOLE, Adoption
+from rune.engine.apart import Apart
 from rune.engine.calling import Calls, caller_name
 from rune.engine.carrying import Carrier
 from rune.engine.fanout import Items
@@ -45,9 +43,6 @@ from rune.engine.values import Values
 from rune.settings import Settings
 
 __all__ = ["WHOLE", "Engine"]
-
-_REST = 0.5
-"""Seconds that a step may wait for other executions before it gives its delivery back."""
 
 
 class Engine:
@@ -100,6 +95,9 @@ class Engine:
             clock,
             settings.retention,
             lambda execution: self.on_end(execution),
+        )
+        self._apart = Apart(
+            state, broker, self.values, runner, self._carrier, settings, clock, lambda: self.on_rest()
         )
         self._passing = Passing(self._flows, runner, self.values, self._statuses, self._limits, clock)
 
@@ -258,95 +256,12 @@ class Engine:
             attempts = await self._runner.run_pure(steps, self.values)
             await self.broker.finish(delivery, await self._carrier.conclude(steps, attempts))
         elif node.type.effects or asks:
-            await self._run_leased(delivery, steps)
+            await self._apart.leased(delivery, steps)
         elif len(steps) == 1:
             attempt = await self._runner.run(steps[0], self.values, self.state, None)
             await self.broker.finish(delivery, await self._carrier.conclude(steps, [attempt]))
         else:
-            await self._run_apart(delivery, [(step, None) for step in steps], [], hold=None)
-
-    async def _run_leased(self, delivery: Delivery, steps: list[Step]) -> None:
-        """Run the steps that nobody else runs or has run."""
-        execution = steps[0].task.execution_id
-        until = self._clock() + (steps[0].node.job.lease or self._settings.lease)
-        asked = [(step.branch.step, scope_of(step.branch.lineage)) for step in steps]
-        leases = await self.state.lease(execution, asked, steps[0].task.attempt, until)
-        ready: list[tuple[Step, bytes | None]] = []
-        dropped: list[Step] = []
-        for step, lease in zip(steps, leases, strict=True):
-            if lease.record is not None or lease.fence:
-                ready.append((msgspec.structs.replace(step, fence=lease.fence), lease.record))
-            elif lease.busy_until is not None:
-                await self._come_back(step, lease.busy_until)
-            else:
-                # Whoever closed something gets the old answer, and publishes again.
-                dropped.append(step)
-        tasks = await self._carrier.drop(dropped) if dropped else []
-        await self._run_apart(delivery, ready, tasks, hold=self._settings.hold)
-
-    async def _run_apart(
-        self,
-        delivery: Delivery,
-        ready: list[tuple[Step, bytes | None]],
-        tasks: list[Task],
-        *,
-        hold: float | None,
-    ) -> None:
-        """Run steps that take their time side by side, and pass each on when it has ended."""
-        running: dict[asyncio.Task[Attempt], Step] = {}
-        resting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        for step, record in ready:
-            work = self._runner.run(step, self.values, self.state, record, partial(_settle, resting))
-            running[asyncio.create_task(work)] = step
-        held = rested = False
-        try:
-            while running:
-                events: set[asyncio.Future[Any]] = {*running} if rested else {*running, resting}
-                ended, _ = await asyncio.wait(events, timeout=hold, return_when=asyncio.FIRST_COMPLETED)
-                done = [task for task in running if task in ended]
-                if resting in ended:
-                    rested, hold = True, None if held else _REST
-                    self.on_rest()
-                elif not done:
-                    await self._hold(delivery, list(running.values()))
-                    held, hold = True, None
-                if not done:
-                    continue
-                steps = [running.pop(task) for task in done]
-                tasks += await self._carrier.conclude(steps, [task.result() for task in done])
-                if running or held:
-                    await self.broker.publish(tasks)
-                    tasks = []
-            if not held:
-                await self.broker.finish(delivery, tasks)
-        finally:
-            if running:
-                await asyncio.shield(self._abandon(running))
-
-    async def _abandon(self, running: Mapping[asyncio.Task[Attempt], Step]) -> None:
-        """Stop steps that are still running, and give their leases back as if they had not started."""
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-        leased = [(step.branch.step, step.fence) for step in running.values() if step.fence]
-        if leased:
-            await self.state.give_back(next(iter(running.values())).task.execution_id, leased)
-
-    async def _come_back(self, step: Step, at: float) -> None:
-        """Somebody runs this step: look again when their lease ends."""
-        branch = step.branch
-        task = step.again(attempt=step.task.attempt)
-        # Named after what it waits for: an older one, for another attempt or lease, must not stand for it.
-        id = derive(branch.step, "~busy", str(step.task.attempt), repr(at))
-        timer = Timer(id, at, encode(task), sleeping=False)
-        await self.state.apply(step.task.execution_id, [step.commit([Arm(timer)])])
-
-    async def _hold(self, delivery: Delivery, steps: list[Step]) -> None:
-        """Give a delivery back that takes long: the lease and a timer at its end watch over the step."""
-        at = self._clock() + (steps[0].node.job.lease or self._settings.lease)
-        for step in steps:
-            await self._come_back(step, at)
-        await self.broker.finish(delivery)
+            await self._apart.unleased(delivery, steps)
 
     # --- the other phases ---
 
@@ -395,7 +310,7 @@ class Engine:
         if start < stop:
             await self.broker.finish(delivery, await self._items.tasks(step, fan_out, start, stop))
         elif (reading := reader(step, fan_out)) is not None:
-            await self._run_leased(delivery, [reading])
+            await self._apart.leased(delivery, [reading])
         else:
             await self.broker.finish(delivery)
 
@@ -456,11 +371,6 @@ def _entry(flow: Workflow, task: Task, first: str, node: str, i: int) -> Task:
         path=f".{i}" if len(flow.entries) > 1 else "",
         pool=flow.nodes[node].pool,
     )
-
-
-def _settle(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 def _details(task: Task, type: Any) -> Any:
