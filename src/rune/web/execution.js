@@ -47,7 +47,8 @@ export function Execution({ id, onState }) {
       change: (data) => absorb(data, false),
       end: () => { stop(); read(); },
       state: onState,
-      refused: () => setProblem("The live stream was refused; reload the page."),
+      // Why, the reading above may know better.
+      refused: () => setProblem((known) => known || "The live stream was refused; reload the page."),
     });
     return stop;
   }, [id, looked]);
