@@ -9,7 +9,7 @@ import pytest
 from rune.backends.memory import MemoryState
 from rune.core.errors import InfrastructureError
 from rune.core.messages import Task, encode
-from rune.core.ports import Arm, Commit, Timer
+from rune.core.operations import Arm, Commit, Timer
 from rune.scheduler import Scheduler
 from tests.core.graphs import NOW
 from tests.engine.bench import EXECUTION, Clock, Outbox, Spy

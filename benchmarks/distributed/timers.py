@@ -18,7 +18,7 @@ from rune.backends.redis import open_redis
 from rune.backends.redis.state import RedisState
 from rune.core.ids import derive, new_execution_id
 from rune.core.messages import NodeStatusMessage, encode
-from rune.core.ports import Arm, Commit, Record, Timer
+from rune.core.operations import Arm, Commit, Record, Timer
 from rune.engine.statuses import iso
 
 __all__ = ["arming", "lateness", "percentile"]

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from rune.core.errors import InfrastructureError
 from rune.core.histogram import Histogram
 from rune.core.messages import Task, decode_task
-from rune.core.ports import Broker, State, Timer
+from rune.core.operations import Timer
+from rune.core.ports import Broker, State
 
 __all__ = ["Scheduler"]
 

@@ -8,8 +8,8 @@ from time import perf_counter
 from typing import Any
 
 from rune.core.messages import Task
-from rune.core.plan import Step
 from rune.core.ports import Delivery
+from rune.core.step import Step
 from rune.engine import Engine
 
 __all__ = ["FinishAll", "Together"]

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from rune.backends.memory import MemoryState
 from rune.backends.sqlite import SqliteState, open_sqlite
-from rune.core.outcome import Policy
-from rune.core.ports import (
+from rune.core.operations import (
     Arm,
     ArriveAt,
     Commit,
@@ -31,10 +30,11 @@ from rune.core.ports import (
     Rule,
     Settle,
     Skip,
-    State,
     Timer,
     TryAgain,
 )
+from rune.core.outcome import Policy
+from rune.core.ports import State
 from tests.backends.conftest import Clock
 
 E = "exec_1"

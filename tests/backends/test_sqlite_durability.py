@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from rune.backends.sqlite import SqliteBroker, SqliteState, open_sqlite
+from rune.core.operations import Arm, Commit, Lease, Open, Record, Settle, Timer
 from rune.core.outcome import Policy
-from rune.core.ports import Arm, Commit, Delivery, Lease, Open, Record, Settle, Timer
+from rune.core.ports import Delivery
 from tests.backends.conftest import Clock
 from tests.backends.test_broker_ports import Worker, completion, task
 

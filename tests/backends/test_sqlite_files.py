@@ -14,7 +14,7 @@ import pytest
 from rune.backends.sqlite import open_sqlite
 from rune.backends.sqlite.opening import VERSION
 from rune.core.errors import InfrastructureError
-from rune.core.ports import Commit, Settle
+from rune.core.operations import Commit, Settle
 
 
 async def refused(path: Path) -> str:

@@ -8,7 +8,7 @@ from msgspec import Raw
 
 from rune.backends.sqlite import open_sqlite
 from rune.core.messages import Task
-from rune.core.ports import Arm, Commit, Timer
+from rune.core.operations import Arm, Commit, Timer
 
 
 def task(execution: str) -> Task:

@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from rune.backends.sqlite import SqliteBroker, SqliteState, database, open_sqlite
 from rune.core.errors import InfrastructureError
-from rune.core.ports import Arm, Commit, Open, Record, Settle, Timer
+from rune.core.operations import Arm, Commit, Open, Record, Settle, Timer
 from tests.backends.test_broker_ports import Worker, completion, task
 
 E = "exec_1"

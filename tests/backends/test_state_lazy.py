@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rune.core.outcome import Policy
-from rune.core.ports import (
+from rune.core.operations import (
     Answer,
     BarrierView,
     Commit,
@@ -17,10 +16,11 @@ from rune.core.ports import (
     Progress,
     Record,
     Settle,
-    State,
     Timer,
     TryAgain,
 )
+from rune.core.outcome import Policy
+from rune.core.ports import State
 from tests.backends.conftest import Clock
 
 E = "exec_1"

@@ -7,8 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from rune.core.outcome import Policy
-from rune.core.ports import (
+from rune.core.operations import (
     Answer,
     Arm,
     ArriveAt,
@@ -24,10 +23,11 @@ from rune.core.ports import (
     Rule,
     Settle,
     Skip,
-    State,
     Timer,
     TryAgain,
 )
+from rune.core.outcome import Policy
+from rune.core.ports import State
 from tests.backends.conftest import Clock
 
 E = "exec_1"

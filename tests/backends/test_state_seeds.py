@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rune.core.ports import Commit, Lease, Open, Place, Record, Seed, Settle, State
+from rune.core.operations import Commit, Lease, Open, Place, Record, Seed, Settle
+from rune.core.ports import State
 from tests.backends.conftest import Clock
 
 E = "exec_1"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rune.core.ports import Commit, Record, State
+from rune.core.operations import Commit, Record
+from rune.core.ports import State
 from tests.backends.conftest import Clock
 
 E = "exec_1"

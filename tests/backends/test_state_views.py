@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from rune.core.ports import (
+from rune.core.operations import (
     Arm,
     ArriveAt,
     Commit,
@@ -15,9 +15,9 @@ from rune.core.ports import (
     Rule,
     Settle,
     Skip,
-    State,
     Timer,
 )
+from rune.core.ports import State
 from tests.backends.conftest import Clock
 
 E = "exec_1"

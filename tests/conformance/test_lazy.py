@@ -9,8 +9,8 @@ import pytest
 from msgspec import Raw
 
 from rune.core.messages import scope_of
+from rune.core.operations import Seed
 from rune.core.outcome import Done
-from rune.core.ports import Seed
 from tests.conformance.harness import GENEROUS, Rig, compiled, flow, node
 
 PORTIONS = [[0, 1, 2, 3, 4], [5, 6], [], [7, 8, 9, 10, 11, 12, 13], [14]]

@@ -13,7 +13,7 @@ from rune.core.messages import Branch, Frame, Task
 from rune.core.node import NodeType, Role, StepContext
 from rune.core.outcome import Done, Outcome
 from rune.core.parameters import Dialect, compile_parameters
-from rune.core.plan import Step
+from rune.core.step import Step
 from rune.core.workflow import Edge, ErrorPolicy, Node, Workflow
 
 NOW = 1_800_000_000.0

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from rune.backends.memory import MemoryRows
 from rune.core.ledger import Ledger
-from rune.core.outcome import Policy
-from rune.core.ports import (
+from rune.core.operations import (
     Answer,
     Arm,
     ArriveAt,
@@ -34,6 +33,7 @@ from rune.core.ports import (
     TryAgain,
     scope_key,
 )
+from rune.core.outcome import Policy
 
 E = "exec"
 RELEASE = b"release"

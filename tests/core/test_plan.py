@@ -11,10 +11,11 @@ from rune.core.context import Ref
 from rune.core.errors import ErrorInfo
 from rune.core.ids import derive
 from rune.core.messages import Task, decode_task, encode
+from rune.core.operations import Answer, Arm, ArriveAt, End, Ending, Open, Operation, Record, Settle, Skip
 from rune.core.outcome import Arrive, Done, Failed, FanOut, Join, Outcome, Policy, Sleep, Source
-from rune.core.plan import Follow, Limits, Snapshot, Step, pass_on, plan, simply
-from rune.core.ports import Answer, Arm, ArriveAt, End, Ending, Open, Operation, Record, Settle, Skip
+from rune.core.plan import pass_on, plan, simply
 from rune.core.scope import unwrapped
+from rune.core.step import Follow, Limits, Snapshot, Step
 from tests.core.graphs import (
     NOW,
     Choice,

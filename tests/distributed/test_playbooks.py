@@ -12,6 +12,7 @@ import yaml
 
 from tests.distributed.client import Client
 from tests.distributed.fleet import Fleet
+from tests.playbooks.mortal import MORTAL, entries
 
 SQUARES = """
 apiVersion: noetl.io/v2
@@ -33,29 +34,6 @@ workflow:
       - {step: told, when: "{{ fanin.status == 'complete' }}", args: {sum: "{{ shared.sum }}"}}
   - {step: told, tool: {kind: python, code: "result = sum"}}
   - {step: total, tool: {kind: noop}}
-"""
-
-MORTAL = """
-apiVersion: noetl.io/v2
-kind: Playbook
-metadata: {name: mortal}
-workflow:
-  - step: work
-    spec: {loop_mode: fanout, lease: {ttl: 1}, fanout: {max_job_retries: 3, key: "k{{ iter.n }}"}}
-    loop: {in: [1, 2, 3], iterator: n}
-    tool:
-      kind: python
-      args: {shard: "{{ shard }}", n: "{{ iter.n }}", journal: "{{ workload.journal }}"}
-      code: |
-        import os, time
-        def write(what):
-            with open(journal, "a") as file:
-                file.write(f"{what} {n} {shard['shard_id']} {shard['iter_key']}\\n")
-        write("began")
-        if n == 2 and not os.path.exists(journal + ".spared"):
-            time.sleep(600)
-        write("ended")
-        result = shard
 """
 
 
@@ -104,13 +82,9 @@ def test_a_shard_whose_worker_is_killed_runs_elsewhere_as_itself(crew: Fleet, tm
     crew.scheduler()
     first = crew.worker()
     client = crew.client()
-    execution = start(client, MORTAL, {"journal": str(journal)})
-
-    def entries() -> list[list[str]]:
-        return [line.split() for line in journal.read_text().splitlines()] if journal.exists() else []
-
+    execution = start(client, MORTAL.replace("RETRIES", "3"), {"journal": str(journal)})
     limit = time.monotonic() + 30
-    while not any(what == "began" and n == "2" for what, n, *_ in entries()):
+    while not any(what == "began" and n == "2" for what, n, *_ in entries(journal)):
         assert time.monotonic() < limit
         time.sleep(0.02)
     first.kill()
@@ -118,9 +92,9 @@ def test_a_shard_whose_worker_is_killed_runs_elsewhere_as_itself(crew: Fleet, tm
     crew.worker()
     work = result_of(client, execution)["work"]
     assert [result["iter_key"] for result in work["results"]] == ["k1", "k2", "k3"]
-    assert Counter(what for what, n, *_ in entries() if n == "2") == {"began": 2, "ended": 1}
+    assert Counter(what for what, n, *_ in entries(journal) if n == "2") == {"began": 2, "ended": 1}
     # Whoever ran twice had the same names both times.
-    assert len({tuple(names) for _, *names in entries()}) == 3
+    assert len({tuple(names) for _, *names in entries(journal)}) == 3
     succeeded = [
         status["lineage_stack"][-1]["item_index"]
         for status in client.statuses[execution]

@@ -10,9 +10,9 @@ import pytest
 from rune.core.errors import ErrorInfo
 from rune.core.ids import derive
 from rune.core.messages import branches_of, decode_task
+from rune.core.operations import Answer, Ending
 from rune.core.outcome import Done, Failed, FanOut, Outcome, Source
-from rune.core.plan import Step
-from rune.core.ports import Answer, Ending
+from rune.core.step import Step
 from rune.engine import carrying
 from rune.engine.running import Attempt
 from rune.engine.values import LARGE

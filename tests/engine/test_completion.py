@@ -10,9 +10,9 @@ import pytest
 from rune.core.context import Ref
 from rune.core.errors import ErrorInfo
 from rune.core.messages import CompletionMessage
-from rune.core.plan import Snapshot
+from rune.core.operations import Ending
 from rune.core.playbook.references import reference
-from rune.core.ports import Ending
+from rune.core.step import Snapshot
 from rune.engine.completion import Completions
 from rune.engine.values import INLINE, LARGE
 from tests.core.graphs import NOW, graph, plain, raw, raws, step

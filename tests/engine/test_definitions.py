@@ -14,7 +14,7 @@ from rune.core.registry import Registry
 from rune.core.workflow import Workflow
 from rune.credentials import Credentials
 from rune.engine import Engine
-from rune.engine.handling import WHOLE
+from rune.engine.adopting import WHOLE
 from rune.engine.running import Runner
 from rune.formats.graph import compile_workflow
 from rune.nodes import load_builtin

@@ -14,7 +14,7 @@ from rune.core.context import Context, Layer
 from rune.core.ids import derive
 from rune.core.messages import Branch, Frame, Task, branches_of, decode_task, encode
 from rune.core.outcome import FanOut, Source
-from rune.core.plan import Step
+from rune.core.step import Step
 from rune.core.workflow import Edge
 from rune.engine.fanout import CHUNK, Items, pack
 from rune.engine.seeding import edits_of

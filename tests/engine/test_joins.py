@@ -11,9 +11,9 @@ from rune.backends.memory import MemoryState
 from rune.core.context import Ref
 from rune.core.errors import MessageError
 from rune.core.node import Gathered
+from rune.core.operations import ArriveAt, Commit, Expire, Open, Operation, Place, Rule, Settle, Skip, Timer
 from rune.core.outcome import Done, Failed, Policy
-from rune.core.plan import Snapshot, Step
-from rune.core.ports import ArriveAt, Commit, Expire, Open, Operation, Place, Rule, Settle, Skip, Timer
+from rune.core.step import Snapshot, Step
 from rune.core.workflow import Workflow
 from rune.engine.joins import Joins
 from rune.engine.values import Values

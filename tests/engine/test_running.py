@@ -15,7 +15,7 @@ from rune.core.errors import EngineError, ErrorInfo, InfrastructureError, NodeEr
 from rune.core.expressions import compile_expression
 from rune.core.node import Gathered, NodeType, Role, StepContext
 from rune.core.outcome import Arrive, Done, Failed, FanOut, Join, Outcome, Sleep, Source
-from rune.core.plan import Step
+from rune.core.step import Step
 from rune.core.workflow import Node, Retry
 from rune.engine.running import Attempt
 from rune.engine.sealing import decode_outcome

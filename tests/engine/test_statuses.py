@@ -9,9 +9,9 @@ import pytest
 from rune.core.context import Ref
 from rune.core.errors import ErrorInfo
 from rune.core.messages import NodeStatusMessage
+from rune.core.operations import Answer, Progress
 from rune.core.outcome import Arrive, Done, Failed, FanOut, Join, Outcome, Sleep, Source
-from rune.core.plan import Follow
-from rune.core.ports import Answer, Progress
+from rune.core.step import Follow
 from rune.engine.running import Attempt
 from rune.engine.statuses import Statuses, iso
 from tests.core.graphs import NOW, branch, frame, graph, plain, raw, step

@@ -15,8 +15,8 @@ from msgspec import Raw
 
 from rune.core.ids import new_execution_id
 from rune.core.messages import CompletionMessage, NodeStatusMessage, Task
+from rune.core.operations import Seed
 from rune.core.outcome import Done
-from rune.core.ports import Seed
 from rune.core.registry import Registry
 from rune.distributed import run_scheduler, run_worker
 from rune.embedded import Embedded

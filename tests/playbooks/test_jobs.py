@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from rune.settings import Settings
-from tests.playbooks.playing import play, whole
+from tests.playbooks.mortal import MORTAL, entries
+from tests.playbooks.playing import play
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,27 +49,6 @@ async def test_an_expired_shard_is_put_into_the_queue_again() -> None:
 
 # --- killed in the middle ---
 
-MORTAL = whole("""
-workload: {journal: ""}
-workflow:
-  - step: work
-    spec: {loop_mode: fanout, lease: {ttl: 1}, fanout: {max_job_retries: RETRIES, key: "k{{ iter.n }}"}}
-    loop: {in: [1, 2, 3], iterator: n}
-    tool:
-      kind: python
-      args: {shard: "{{ shard }}", n: "{{ iter.n }}", journal: "{{ workload.journal }}"}
-      code: |
-        import os, time
-        def write(what):
-            with open(journal, "a") as file:
-                file.write(f"{what} {n} {shard['shard_id']} {shard['iter_key']}\\n")
-        write("began")
-        if n == 2 and not os.path.exists(journal + ".spared"):
-            time.sleep(600)
-        write("ended")
-        result = shard
-""")
-
 
 def child(database: Path, playbook: Path, journal: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "tests.playbooks.kill_child", str(database), str(playbook)]
@@ -79,10 +59,6 @@ def child(database: Path, playbook: Path, journal: Path) -> subprocess.Popen[byt
         env={**os.environ, "PYTHONPATH": path},
         stdout=subprocess.PIPE,
     )
-
-
-def entries(journal: Path) -> list[list[str]]:
-    return [line.split() for line in journal.read_text().splitlines()] if journal.exists() else []
 
 
 def kill_in_the_middle(database: Path, playbook: Path, journal: Path) -> None:

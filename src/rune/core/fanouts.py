@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from rune.core.ports import Answer, Commit, Extend, Open, Progress, scope_key
+from rune.core.operations import Answer, Commit, Extend, Open, Progress, scope_key
 from rune.core.rows import BarrierRow, EndRow, Fold, Rows
 
 __all__ = ["FanOuts"]

@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from rune.core.ports import Timer
+from rune.core.operations import Timer
 
 __all__ = ["BarrierOpen", "Holding", "LeaseHeld", "Member", "MergeOpen", "Standing"]
 

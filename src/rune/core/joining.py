@@ -11,7 +11,7 @@ from rune.core.context import Context
 from rune.core.ids import derive
 from rune.core.messages import Branch, Frame, Task, encode, scope_of
 from rune.core.node import Role
-from rune.core.ports import Operation, Place, Rule, Skip, Timer, scope_key
+from rune.core.operations import Operation, Place, Rule, Skip, Timer, scope_key
 from rune.core.step import Deadline, Step
 from rune.core.workflow import Edge, Node
 

@@ -12,7 +12,7 @@ from typing import assert_never
 import msgspec
 
 from rune.core.fanouts import FanOuts
-from rune.core.ports import (
+from rune.core.operations import (
     Answer,
     Arm,
     ArriveAt,

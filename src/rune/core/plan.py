@@ -13,40 +13,16 @@ from msgspec import Raw
 
 from rune.core.context import Context
 from rune.core.ids import derive
-from rune.core.joining import losses, merge_step, merge_task, node_of, rule_of, timeout_of
+from rune.core.joining import losses, merge_task, node_of, rule_of, timeout_of
 from rune.core.messages import Branch, encode
 from rune.core.node import Role
+from rune.core.operations import Answer, Arm, ArriveAt, End, Extend, Open, Operation, Record, Settle, Timer
 from rune.core.outcome import Arrive, Call, Done, Failed, FanOut, Join, Outcome, Sleep, Source
-from rune.core.ports import (
-    Answer,
-    Arm,
-    ArriveAt,
-    End,
-    Extend,
-    Open,
-    Operation,
-    Record,
-    Settle,
-    Timer,
-)
 from rune.core.scope import unwrapped
-from rune.core.step import Deadline, Follow, Limits, Plan, Snapshot, Step, followed
+from rune.core.step import Follow, Plan, Snapshot, Step, followed
 from rune.core.workflow import Edge
 
-__all__ = [
-    "Deadline",
-    "Follow",
-    "Limits",
-    "Plan",
-    "Snapshot",
-    "Step",
-    "call_key",
-    "followed",
-    "merge_step",
-    "pass_on",
-    "plan",
-    "simply",
-]
+__all__ = ["call_key", "pass_on", "plan", "simply"]
 
 
 def call_key(step: str, attempt: int) -> str:

@@ -14,64 +14,19 @@ from msgspec import Struct
 from rune.core.messages import CompletionMessage, NodeStatusMessage, Task
 from rune.core.operations import (
     Answer,
-    Arm,
-    Arrival,
-    ArriveAt,
     BarrierView,
     Commit,
-    End,
-    Ending,
-    Expire,
-    Extend,
     Lease,
     MergeView,
-    Open,
-    Operation,
     Place,
-    Progress,
-    Record,
-    Rule,
     Seed,
-    Settle,
-    Skip,
     Timer,
-    TryAgain,
-    scope_key,
 )
 
 if TYPE_CHECKING:
     from rune.core.holding import Holding, Standing
 
-__all__ = [
-    "Answer",
-    "Arm",
-    "Arrival",
-    "ArriveAt",
-    "BarrierView",
-    "Broker",
-    "Commit",
-    "DeadLetter",
-    "Delivery",
-    "End",
-    "Ending",
-    "Expire",
-    "Extend",
-    "Lease",
-    "MergeView",
-    "Open",
-    "Operation",
-    "Place",
-    "Progress",
-    "Record",
-    "Rule",
-    "Seed",
-    "Settle",
-    "Skip",
-    "State",
-    "Timer",
-    "TryAgain",
-    "scope_key",
-]
+__all__ = ["Broker", "DeadLetter", "Delivery", "State"]
 
 
 class State(Protocol):

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from rune.core.ports import BarrierView, Ending, Timer
+from rune.core.operations import BarrierView, Ending, Timer
 
 __all__ = ["BarrierRow", "EndRow", "ExecutionRow", "Fold", "MergeRow", "Rows", "ScopeRow", "StepRow"]
 

@@ -9,9 +9,9 @@ from msgspec import Raw, Struct
 
 from rune.core.context import NOBODY, Ref, Writers
 from rune.core.messages import NULL, Branch, Task, decode_task, scope_of
+from rune.core.operations import Answer, Commit, Operation
 from rune.core.outcome import Call, FanOut, Outcome
 from rune.core.paths import Paths
-from rune.core.ports import Answer, Commit, Operation
 from rune.core.workflow import Edge, Node, Workflow
 
 __all__ = ["Deadline", "Follow", "Limits", "Plan", "Snapshot", "Step", "followed"]

@@ -10,7 +10,8 @@ from msgspec import Raw
 from rune.core.errors import MessageError
 from rune.core.ids import derive
 from rune.core.messages import NULL, Branch, Task, branches_of, encode, scope_of
-from rune.core.ports import Commit, Open, State
+from rune.core.operations import Commit, Open
+from rune.core.ports import State
 from rune.core.step import Step
 from rune.core.workflow import Workflow
 from rune.engine.values import Values

@@ -11,8 +11,9 @@ import msgspec
 
 from rune.core.ids import derive
 from rune.core.messages import Task, encode, scope_of
-from rune.core.plan import Step
-from rune.core.ports import Arm, Broker, Delivery, State, Timer
+from rune.core.operations import Arm, Timer
+from rune.core.ports import Broker, Delivery, State
+from rune.core.step import Step
 from rune.engine.carrying import Carrier
 from rune.engine.running import Attempt, Runner
 from rune.engine.values import Values

@@ -19,11 +19,13 @@ from rune.core.context import Context, Ref
 from rune.core.errors import EngineError, ErrorInfo, NodeError
 from rune.core.ids import child_of, content_hash, derive, is_child
 from rune.core.messages import NULL, Branch, Caller, CompletionMessage, Task, decode_task, encode
+from rune.core.operations import Arm, Timer
 from rune.core.outcome import Call, Done, Failed
-from rune.core.plan import Step, call_key
+from rune.core.plan import call_key
 from rune.core.playbook.references import hashes_in
-from rune.core.ports import Arm, Broker, State, Timer
+from rune.core.ports import Broker, State
 from rune.core.result import final_output
+from rune.core.step import Step
 from rune.core.workflow import Workflow
 from rune.engine.flows import Flows
 from rune.engine.values import LARGE, Values, expand

@@ -10,10 +10,12 @@ import msgspec
 from rune.core.context import Ref, weight
 from rune.core.ids import content_hash, derive
 from rune.core.messages import Branch, Task, encode
+from rune.core.operations import Answer, Commit, Timer, TryAgain
 from rune.core.outcome import Call, Done, FanOut, Outcome
-from rune.core.plan import Follow, Plan, Step, pass_on, plan, simply
-from rune.core.ports import Answer, Broker, Commit, State, Timer, TryAgain
+from rune.core.plan import pass_on, plan, simply
+from rune.core.ports import Broker, State
 from rune.core.scope import unwrapped
+from rune.core.step import Follow, Plan, Step
 from rune.core.workflow import Edge
 from rune.engine.calling import Calls
 from rune.engine.completion import Completions

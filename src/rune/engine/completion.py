@@ -8,9 +8,10 @@ from msgspec import Raw
 from rune.core.context import Context, Ref
 from rune.core.errors import ErrorInfo
 from rune.core.messages import CompletionMessage, Task
-from rune.core.plan import Snapshot
+from rune.core.operations import Ending
 from rune.core.playbook.references import hashes_in
-from rune.core.ports import Broker, Ending, State
+from rune.core.ports import Broker, State
+from rune.core.step import Snapshot
 from rune.engine.calling import Calls
 from rune.engine.statuses import iso
 from rune.engine.values import INLINE, Values, expand

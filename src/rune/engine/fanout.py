@@ -12,7 +12,7 @@ from rune.core.context import Context, Layer, Ref, weight
 from rune.core.ids import derive
 from rune.core.messages import Branch, Frame, Task, Twig
 from rune.core.outcome import FanOut, Source
-from rune.core.plan import Step
+from rune.core.step import Step
 from rune.core.workflow import Edge
 from rune.engine.seeding import edits_of
 from rune.engine.values import FAN_OUT_INLINE, Values

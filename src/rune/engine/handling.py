@@ -13,21 +13,12 @@ from rune.core.errors import EngineError, ErrorInfo, MessageError, StateLost
 from rune.core.ids import derive
 from rune.core.messages import NULL, Branch, Caller, Task, branches_of, encode, scope_of
 from rune.core.node import Gathered, NodeType
+from rune.core.operations import Commit, End, Expire, Operation, Settle, Timer
 from rune.core.outcome import Done, Failed, FanOut
-from rune.core.plan import Deadline, Limits, Step, followed
-from rune.core.ports import (
-    Broker,
-    Commit,
-    Delivery,
-    End,
-    Expire,
-    Operation,
-    Settle,
-    State,
-    Timer,
-)
+from rune.core.ports import Broker, Delivery, State
+from rune.core.step import Deadline, Limits, Step, followed
 from rune.core.workflow import Node, Workflow
-from rune.engine.adopting import WHOLE, Adoption
+from rune.engine.adopting import Adoption
 from rune.engine.apart import Apart
 from rune.engine.calling import Calls, caller_name
 from rune.engine.carrying import Carrier
@@ -42,7 +33,7 @@ from rune.engine.statuses import Statuses
 from rune.engine.values import Values
 from rune.settings import Settings
 
-__all__ = ["WHOLE", "Engine"]
+__all__ = ["Engine"]
 
 
 class Engine:

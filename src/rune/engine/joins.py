@@ -12,10 +12,11 @@ from msgspec import Raw
 from rune.core.context import Context, Ref
 from rune.core.errors import ErrorInfo, MessageError
 from rune.core.node import Gathered, Role
+from rune.core.operations import BarrierView, MergeView
 from rune.core.outcome import Done, Failed
-from rune.core.plan import Snapshot, Step
-from rune.core.ports import BarrierView, MergeView, State
+from rune.core.ports import State
 from rune.core.scope import output_name, unwrapped
+from rune.core.step import Snapshot, Step
 from rune.core.workflow import Node
 from rune.engine.values import Values, expand
 

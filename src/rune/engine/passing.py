@@ -11,8 +11,9 @@ from rune.core.context import Layer, Ref
 from rune.core.messages import Task, branches_of
 from rune.core.node import Role
 from rune.core.outcome import Done, Outcome
-from rune.core.plan import Limits, Step, pass_on
+from rune.core.plan import pass_on
 from rune.core.scope import context_names
+from rune.core.step import Limits, Step
 from rune.engine.fanout import single
 from rune.engine.flows import Flows
 from rune.engine.running import Runner

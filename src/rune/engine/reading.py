@@ -13,7 +13,7 @@ from rune.core.ids import derive
 from rune.core.json import as_json
 from rune.core.node import NodeType, Portion, StepContext
 from rune.core.outcome import FanOut
-from rune.core.plan import Step
+from rune.core.step import Step
 from rune.engine.fanout import CHUNK
 
 __all__ = ["read_on", "reader"]

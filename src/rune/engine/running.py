@@ -18,10 +18,10 @@ from rune.core.json import as_json
 from rune.core.messages import Caller, Frame
 from rune.core.node import Gathered, NodeType
 from rune.core.outcome import Call, Done, Failed, Outcome
-from rune.core.plan import Step
 from rune.core.playbook.references import hash_of, reference
 from rune.core.ports import State
 from rune.core.scope import BranchScope, context_names
+from rune.core.step import Step
 from rune.core.workflow import Retry
 from rune.engine.reading import read_on
 from rune.engine.renewing import kept_alive

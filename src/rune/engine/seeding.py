@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
 
 from rune.core.ids import derive
-from rune.core.ports import Seed, State
+from rune.core.operations import Seed
+from rune.core.ports import State
 
 __all__ = ["Seeds", "edits_of", "sow"]
 

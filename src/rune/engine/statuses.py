@@ -14,11 +14,13 @@ from msgspec import Raw
 from rune.core.context import Ref
 from rune.core.errors import ErrorInfo
 from rune.core.ids import child_of, derive
+from rune.core.joining import merge_step
 from rune.core.messages import NodeStatusMessage, scope_of
 from rune.core.node import Gathered, NodeType, Role
 from rune.core.outcome import Arrive, Call, Done, Failed, FanOut, Join, Sleep
-from rune.core.plan import Follow, Step, call_key, merge_step
+from rune.core.plan import call_key
 from rune.core.ports import Broker
+from rune.core.step import Follow, Step
 from rune.engine.running import Attempt
 
 __all__ = ["Statuses", "iso"]

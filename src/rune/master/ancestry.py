@@ -13,9 +13,9 @@ from msgspec import Raw, Struct
 
 from rune.core.context import Context, Layer, Ref
 from rune.core.ids import derive
+from rune.core.joining import merge_step
 from rune.core.messages import Branch, Frame, scope_of
 from rune.core.node import Role
-from rune.core.plan import merge_step
 from rune.core.scope import BranchScope, unwrapped
 from rune.core.workflow import Edge, Node, Workflow
 from rune.history import History

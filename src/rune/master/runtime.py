@@ -9,7 +9,8 @@ from msgspec import Raw, Struct
 
 from rune.core.holding import Holding, Member, Standing
 from rune.core.messages import CompletionMessage, NodeStatusMessage
-from rune.core.ports import DeadLetter, Seed, Timer
+from rune.core.operations import Seed, Timer
+from rune.core.ports import DeadLetter
 from rune.core.workflow import Workflow
 from rune.engine.seeding import Seeds
 

@@ -13,8 +13,8 @@ from rune.core.context import Ref
 from rune.core.ids import content_hash
 from rune.core.messages import scope_of
 from rune.core.node import Role
+from rune.core.operations import Seed
 from rune.core.outcome import Done, Failed, Sleep
-from rune.core.ports import Seed
 from rune.core.scope import unwrapped
 from rune.core.workflow import Workflow
 from rune.engine.values import LARGE

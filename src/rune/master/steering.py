@@ -12,7 +12,8 @@ from msgspec import Raw
 from rune.core.context import Context
 from rune.core.holding import Holding, Standing
 from rune.core.messages import Task, decode_task, encode
-from rune.core.ports import Broker, DeadLetter, State, Timer
+from rune.core.operations import Timer
+from rune.core.ports import Broker, DeadLetter, State
 from rune.core.workflow import Workflow
 from rune.engine import Engine
 from rune.engine.seeding import Seeds

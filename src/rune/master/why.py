@@ -10,7 +10,7 @@ from rune.core.errors import MessageError
 from rune.core.holding import BarrierOpen, Holding, MergeOpen
 from rune.core.ids import child_of, derive
 from rune.core.messages import Task, decode_task
-from rune.core.ports import Timer
+from rune.core.operations import Timer
 from rune.core.workflow import Edge, Workflow
 from rune.history import History
 from rune.history.executions import Execution

@@ -12,7 +12,7 @@ from rune.backends.redis import open_redis
 from rune.backends.redis.address import Server, parse_url
 from rune.backends.redis.routes import slot_of
 from rune.core.errors import InfrastructureError
-from rune.core.ports import Answer, Arm, Commit, Open, Record, Settle, Timer
+from rune.core.operations import Answer, Arm, Commit, Open, Record, Settle, Timer
 from tests.servers.redis import RedisServer, join_cluster, redis_server, sentinel
 
 

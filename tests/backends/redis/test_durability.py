@@ -11,7 +11,7 @@ from rune.backends.redis import RedisState, open_redis
 from rune.backends.redis import connection as connection_module
 from rune.backends.redis.scripts import load
 from rune.core.errors import InfrastructureError, StateLost
-from rune.core.ports import (
+from rune.core.operations import (
     Answer,
     Arm,
     ArriveAt,

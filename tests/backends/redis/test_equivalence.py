@@ -11,8 +11,7 @@ import pytest
 
 from rune.backends.memory import MemoryState
 from rune.backends.redis import RedisState
-from rune.core.outcome import Policy
-from rune.core.ports import (
+from rune.core.operations import (
     Answer,
     Arm,
     ArriveAt,
@@ -28,11 +27,12 @@ from rune.core.ports import (
     Rule,
     Settle,
     Skip,
-    State,
     Timer,
     TryAgain,
     scope_key,
 )
+from rune.core.outcome import Policy
+from rune.core.ports import State
 from tests.backends.conftest import Clock
 from tests.servers.redis import RedisServer
 

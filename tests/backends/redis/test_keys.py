@@ -11,8 +11,7 @@ import pytest
 from rune.backends.redis import RedisState, open_redis
 from rune.backends.redis.routes import slot_of
 from rune.backends.redis.scripts import Script
-from rune.core.outcome import Policy
-from rune.core.ports import (
+from rune.core.operations import (
     Answer,
     Arm,
     ArriveAt,
@@ -26,6 +25,7 @@ from rune.core.ports import (
     Settle,
     Timer,
 )
+from rune.core.outcome import Policy
 from tests.backends.conftest import Clock
 from tests.servers.redis import RedisServer
 

@@ -11,7 +11,7 @@ from rune.backends import redis
 from rune.backends.redis import RedisState
 from rune.backends.redis.scripts import ALL, load
 from rune.core.errors import EngineError
-from rune.core.ports import BarrierView, Commit, Open, Settle
+from rune.core.operations import BarrierView, Commit, Open, Settle
 from tests.servers.redis import RedisServer
 
 FILES = sorted(path.stem for path in (Path(redis.__file__).parent / "lua").glob("*.lua"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rune.backends.redis import RedisState
-from rune.core.ports import Commit, Open, Place, Seed, Settle
+from rune.core.operations import Commit, Open, Place, Seed, Settle
 from tests.backends.conftest import Clock
 from tests.servers.redis import RedisServer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from rune.core.ports import Timer
+from rune.core.operations import Timer
 from rune.core.rows import BarrierRow, EndRow, ExecutionRow, MergeRow, ScopeRow, StepRow
 
 __all__ = ["Execution", "MemoryRows"]

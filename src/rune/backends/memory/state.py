@@ -14,7 +14,7 @@ from rune.backends.memory.looking import held
 from rune.backends.memory.rows import Execution, MemoryRows
 from rune.core.holding import Holding, Standing
 from rune.core.ledger import Ledger
-from rune.core.ports import Answer, Arrival, BarrierView, Commit, Lease, MergeView, Place, Seed, Timer
+from rune.core.operations import Answer, Arrival, BarrierView, Commit, Lease, MergeView, Place, Seed, Timer
 
 __all__ = ["MemoryState"]
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Raw
 
 from rune.core.errors import EngineError
-from rune.core.ports import (
+from rune.core.operations import (
     Answer,
     Arm,
     ArriveAt,

@@ -10,7 +10,7 @@ from rune.backends.redis.client import Client
 from rune.backends.redis.keys import CLAIMED, DUE, of
 from rune.backends.redis.scripts import load
 from rune.core.holding import BarrierOpen, Holding, LeaseHeld, MergeOpen, Standing
-from rune.core.ports import Timer
+from rune.core.operations import Timer
 
 __all__ = ["Looking"]
 

@@ -25,7 +25,7 @@ from rune.backends.redis.scripts import load
 from rune.backends.redis.timers import Timers
 from rune.core.histogram import Histogram
 from rune.core.holding import Holding, Standing
-from rune.core.ports import Answer, Arrival, BarrierView, Commit, Lease, MergeView, Place, Seed, Timer
+from rune.core.operations import Answer, Arrival, BarrierView, Commit, Lease, MergeView, Place, Seed, Timer
 
 __all__ = ["RedisState"]
 

@@ -12,7 +12,7 @@ from rune.backends.redis.client import Client, Trouble
 from rune.backends.redis.encoding import pack
 from rune.backends.redis.keys import CHANNEL, CLAIMED, DUE, of
 from rune.backends.redis.scripts import load
-from rune.core.ports import Timer
+from rune.core.operations import Timer
 
 __all__ = ["Timers"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from rune.core.holding import BarrierOpen, Holding, LeaseHeld, MergeOpen, Standing
-from rune.core.ports import Timer
+from rune.core.operations import Timer
 from rune.core.rows import ExecutionRow
 
 __all__ = ["Looking"]

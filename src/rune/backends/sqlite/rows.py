@@ -23,7 +23,7 @@ from rune.backends.sqlite.tables import (
     steps,
 )
 from rune.backends.sqlite.timers import Timers
-from rune.core.ports import Timer
+from rune.core.operations import Timer
 from rune.core.rows import BarrierRow, EndRow, ExecutionRow, MergeRow, ScopeRow, StepRow
 
 __all__ = ["SqliteRows"]

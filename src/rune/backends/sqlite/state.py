@@ -13,7 +13,7 @@ from rune.backends.sqlite.rows import SqliteRows
 from rune.backends.sqlite.timers import Timers
 from rune.core.holding import Holding, Standing
 from rune.core.ledger import Ledger
-from rune.core.ports import Answer, Arrival, BarrierView, Commit, Lease, MergeView, Place, Seed, Timer
+from rune.core.operations import Answer, Arrival, BarrierView, Commit, Lease, MergeView, Place, Seed, Timer
 from rune.core.rows import ExecutionRow
 
 __all__ = ["SqliteState"]

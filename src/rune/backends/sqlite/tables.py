@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from rune.backends.sqlite.table import Table
-from rune.core.ports import Ending
+from rune.core.operations import Ending
 from rune.core.rows import EndRow, ExecutionRow, MergeRow, ScopeRow, StepRow
 
 __all__ = [

@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import Sequence
 
-from rune.core.ports import Timer
+from rune.core.operations import Timer
 
 __all__ = ["Timers"]
 
