@@ -98,11 +98,19 @@ async def distributed(here: Site, shards: int, **environ: str) -> dict[str, floa
     )
     async with driver(place.broker_url, place.state_url) as driving:
         began = time.perf_counter()
-        (completion,) = (await driving.run([task])).values()
+        hearing = asyncio.create_task(driving.hear())
+        try:
+            (completion,) = (await driving.run([task])).values()
+        finally:
+            hearing.cancel()
         seconds = time.perf_counter() - began
         _check(completion.status, await driving.value(completion, "$~verdict"), shards)
     place.purge()
-    return {"rate": shards / seconds, "megabytes": peak_megabytes(place.processes["worker"])}
+    return {
+        "rate": shards / seconds,
+        "megabytes": peak_megabytes(place.processes["worker"]),
+        "broker": peak_megabytes(place.processes["RabbitMQ"]),
+    }
 
 
 def _check(status: str, verdict: Any, shards: int) -> None:
@@ -120,12 +128,14 @@ def _once(store: str, shards: int) -> None:
     print(json.dumps({"rate": shards / seconds, "megabytes": megabytes}))
 
 
-def _tell(title: str, small: dict[str, float], large: dict[str, float], at_least: float | None) -> None:
+def _tell(title: str, small: dict[str, float], large: dict[str, float]) -> None:
     table = Table(title)
-    table.add(Measure(f"{LARGE:,} shards", large["rate"], "shards/s", at_least=at_least))
-    note = f"{small['megabytes']:.0f} MB, {large['megabytes']:.0f} MB"
-    name = f"peak memory, in times of that with {SMALL:,}"
-    table.add(Measure(name, large["megabytes"] / small["megabytes"], "×", at_most=_RATIO, note=note))
+    table.add(Measure(f"{LARGE:,} shards", large["rate"], "shards/s"))
+    for what, whose, most in (("megabytes", "peak memory", _RATIO), ("broker", "that of RabbitMQ", None)):
+        if what in small:
+            note = f"{small[what]:.0f} MB, {large[what]:.0f} MB"
+            name = f"{whose}, in times of that with {SMALL:,}"
+            table.add(Measure(name, large[what] / small[what], "×", at_most=most, note=note))
 
 
 async def _distributed() -> None:
@@ -133,7 +143,7 @@ async def _distributed() -> None:
 
     with site() as here:
         small, large = await distributed(here, SMALL), await distributed(here, LARGE)
-    _tell("A worker on RabbitMQ and Redis", small, large, None)
+    _tell("A worker on RabbitMQ and Redis", small, large)
 
 
 def main() -> None:
@@ -143,7 +153,7 @@ def main() -> None:
         return
     python = f"{platform.python_implementation()} {platform.python_version()}"
     print(f"Rune {__version__}, {python}, {platform.system()}, {os.cpu_count()} cores", flush=True)
-    _tell("Embedded, durable on SQLite", embedded(SMALL), embedded(LARGE), 3_000)
+    _tell("Embedded, durable on SQLite", embedded(SMALL), embedded(LARGE))
     asyncio.run(_distributed())
 
 

@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from rune.backends.rabbitmq import RabbitBroker
 from rune.backends.redis import RedisState
-from rune.core.messages import CompletionMessage, Task
+from rune.core.messages import CompletionMessage, NodeStatusMessage, Task
 from rune.distributed import connect
 from rune.settings import Settings
 
@@ -43,6 +43,13 @@ class Driver:
                     break
             await publishing
         return ended
+
+    async def hear(self) -> None:
+        """Take statuses as they come, as a recorder does, for as long as nobody stops it."""
+        heard = cast(AsyncGenerator[list[NodeStatusMessage], None], self.broker.statuses())
+        async with aclosing(heard) as batches:
+            async for _ in batches:
+                pass
 
     async def value(self, completion: CompletionMessage, name: str) -> Any:
         """A value of the final context, wherever it is."""

@@ -21,6 +21,9 @@ from rune.nodes.playbook.scope import EVERY, Token, arrived, branch_of, collecti
 
 __all__ = ["Enter", "OpenShards"]
 
+_MANY = 4 * 4096
+"""Shards in flight at most, where nothing else is said: those that wait in the queue take room there."""
+
 
 class Enter(NodeType, kw_only=True):
     """Accept the token, or let it end here."""
@@ -75,11 +78,15 @@ class OpenShards(NodeType, kw_only=True):
         parts = chunks(value, self.max_shards) if self.max_shards else None
         source = source_of(value)
         if source.lazy is not None or (self.key is None and parts is None):
-            return FanOut(source, policy, window=self.window)
+            return FanOut(source, policy, window=self._window(source))
         keyed = [part.elements()[0] for part in parts] if parts else elements(value)
         # The keys are as much as the elements: they are stored together.
         source = Source(items=msgspec.to_builtins(parts) if parts else list(keyed))
-        return FanOut(source, policy, window=self.window, keys=self._keys(keyed, memory))
+        return FanOut(source, policy, window=self._window(source), keys=self._keys(keyed, memory))
+
+    def _window(self, source: Source) -> int:
+        """How many shards may be in flight; 0, without a limit, if they are few."""
+        return self.window or (_MANY if len(source) > _MANY else 0)
 
     async def read(
         self, context: StepContext, source: Mapping[str, Any], position: Any, index: int, wanted: int
