@@ -244,3 +244,15 @@ def _read(screen: int) -> bytes:
         return os.read(screen, 65536)
     except OSError:  # what Linux says when the other end is closed
         return b""
+
+
+def test_a_failed_playbook_names_the_step_and_what_would_take_it_up(rune: Rune, tmp_path: Path) -> None:
+    file = tmp_path / "playbook.yaml"
+    file.write_text(
+        "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: wrong}\nworkflow:\n"
+        '  - {step: divide, tool: {kind: python, code: "1 / 0"}}\n'
+    )
+    ran = rune("run", str(file))
+    assert ran.returncode == 1
+    assert "step 'divide': CODE_RAISED: ZeroDivisionError" in ran.stderr
+    assert "event.name == 'step.failed'" in ran.stderr

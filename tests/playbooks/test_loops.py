@@ -256,3 +256,20 @@ async def test_a_loop_is_entered_by_what_a_large_result_says() -> None:
         tool: {kind: python, args: {row: "{{ iter.row }}"}, code: result = len(row)}
     """)
     assert played.steps["loop"]["results"] == [1000, 1000]
+
+
+@pytest.mark.parametrize("collection", ["5", "{jsonl: nowhere.jsonl}", '"{{ 1 / 0 }}"'])
+@pytest.mark.parametrize("mode", ["local", "fanout"])
+async def test_an_arc_may_take_up_a_collection_that_cannot_be_had(mode: str, collection: str) -> None:
+    played = await play(f"""
+    workload: {{five: 5}}
+    workflow:
+      - step: loop
+        spec: {{loop_mode: {mode}}}
+        loop: {{in: {collection.replace("5", '"{{ workload.five }}"')}, iterator: n}}
+        tool: {{kind: noop}}
+        next: [{{step: mend, when: "{{{{ event.name == 'step.failed' }}}}"}}]
+      - {{step: mend, tool: {{kind: python, code: result = 1}}}}
+    """)
+    assert (played.status, played.steps["mend"]) == ("completed", 1)
+    assert played.events("loop")[-1] == "step.failed"

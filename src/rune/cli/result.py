@@ -34,6 +34,7 @@ _HINTS = {
 _HALT_HINT = (
     'the node\'s `"error": {"type": "ignore"}` would go on without its output, `branch` along its error edge'
 )
+_STEP_HINT = "an arc of the step with `when: \"{{ event.name == 'step.failed' }}\"` would go on from here"
 
 
 def show_message(completion: CompletionMessage) -> None:
@@ -83,14 +84,18 @@ def _show_value(value: Any) -> None:
 
 def _show_error(error: ErrorInfo, flow: Workflow | None) -> None:
     node = flow.nodes.get(error.node or "") if flow is not None else None
-    name = f" ({node.name})" if node is not None and node.name != node.id else ""
+    in_step = node is not None and node.type.name.startswith("playbook.")
+    name = f" ({node.name})" if node is not None and node.name != node.id and not in_step else ""
     where = f"node '{error.node}'{name}: " if error.node else ""
+    if in_step and error.node:
+        step = error.node.partition("~")[0]
+        where = f"step '{step}': " if step else ""
     say(f"  {where}{error.code}: {error.message}")
     for key, value in (error.details or {}).items():
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
         say(f"    {key}: {text if len(text) <= 500 else text[:499] + '…'}")
     hint = _HINTS.get(error.code)
     if hint is None and node is not None and node.error.type == "halt":
-        hint = _HALT_HINT
+        hint = _STEP_HINT if in_step else _HALT_HINT
     if hint:
         say(f"  hint: {hint}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from rune.core.errors import ErrorInfo
@@ -42,7 +43,9 @@ def route(program: Program, memory: Memory, event: str, error: ErrorInfo | None 
             if not program.inclusive:
                 break
     if not taken:
-        return Route((END,), {}, error or _dead_end(program))
+        # Told at the end, when the token is elsewhere.
+        unmet = msgspec.structs.replace(error, node=program.step) if error else _dead_end(program)
+        return Route((END,), {}, unmet)
     args: dict[str, Any] = {}
     try:
         for arc in taken:

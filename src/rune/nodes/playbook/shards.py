@@ -21,6 +21,8 @@ from rune.nodes.playbook.scope import EVERY, Token, arrived, branch_of, collecti
 
 __all__ = ["Enter", "OpenShards"]
 
+_FAILED = "~failed"
+"""Describes, as a source, why there is none."""
 _MANY = 4 * 4096
 """Shards in flight at most, where nothing else is said: those that wait in the queue take room there."""
 
@@ -68,9 +70,14 @@ class OpenShards(NodeType, kw_only=True):
     async def run(self, context: StepContext) -> Outcome:
         memory = await self._memory(context)
         try:
-            value = await collection_of(context, self.steps, self.program.loop, memory)
-        except ExpressionError as error:
-            raise NodeError(f"`loop.in` cannot be evaluated: {error}", "PLAYBOOK_LOOP") from error
+            return await self._opened(context, memory)
+        except (ExpressionError, NodeError) as error:
+            # What cannot be had is a source that cannot be read: so it is the join that fails, and has arcs.
+            failed = [f"`loop.in` cannot be had: {error}", "PLAYBOOK_LOOP"]
+            return FanOut(Source(lazy={_FAILED: failed}))
+
+    async def _opened(self, context: StepContext, memory: Memory) -> FanOut:
+        value = await collection_of(context, self.steps, self.program.loop, memory)
         if self.max_shards:
             # To share the elements out, they have to be at hand.
             value = await loaded(context, value)
@@ -91,6 +98,8 @@ class OpenShards(NodeType, kw_only=True):
     async def read(
         self, context: StepContext, source: Mapping[str, Any], position: Any, index: int, wanted: int
     ) -> Portion:
+        if _FAILED in source:
+            raise NodeError(*source[_FAILED])
         portion = await read_portion(source, context, position, wanted)
         return msgspec.structs.replace(portion, keys=self._keys(portion.items, await self._memory(context)))
 
