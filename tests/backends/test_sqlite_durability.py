@@ -262,7 +262,7 @@ import asyncio, sys
 from msgspec import Raw
 from rune.backends.sqlite import open_sqlite
 from rune.core.messages import Task
-from rune.core.ports import Commit, Record
+from rune.core.operations import Commit, Record
 
 def task(number):
     return Task(workflow_id="w", execution_id="e", current_node=str(number), accumulated_context={})
