@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from rune.backends.memory import MemoryBroker, MemoryState
+from rune.core.errors import EngineError
 from rune.core.messages import NULL, Task, decode_task
 from rune.core.registry import Registry
 from rune.core.workflow import Workflow
@@ -39,11 +40,15 @@ def compiled(data: bytes) -> Workflow:
 
 
 class Desk:
-    def __init__(self) -> None:
-        self.broker, self.state = MemoryBroker(), MemoryState()
+    def __init__(self, broker: MemoryBroker | None = None, state: MemoryState | None = None) -> None:
+        self.broker, self.state = broker or MemoryBroker(), state or MemoryState()
         settings = Settings()
         runner = Runner(settings, time.time, {}, Credentials())
         self.engine = Engine(self.state, self.broker, compiled, runner, settings, time.time)
+
+    def beside(self) -> Desk:
+        """Another worker on the same servers."""
+        return Desk(self.broker, self.state)
 
     async def next(self) -> Task:
         """Handle the next Task; what it was."""
@@ -79,3 +84,25 @@ async def test_one_written_by_hand(size: int, whole: bool) -> None:
     task = await desk.next()
     assert (bytes(task.workflow_definition) == data, task.definition == "") == (whole, whole)
     assert "exec" in desk.engine.ended
+
+
+async def test_a_late_duplicate_reaches_a_worker_that_never_saw_the_definition() -> None:
+    desk = Desk()
+    await desk.engine.start(compiled(definition(WHOLE)), "exec", {}, whole=WHOLE)
+    late = await desk.next()
+    await desk.next()
+    assert await desk.state.standings(["exec"]) == {"exec": "ended"}
+    other = desk.beside()
+    await other.broker.publish([late])
+    # Its definition went with the execution, and so does it.
+    assert await other.next() == late
+    assert await other.broker.depth() == 0
+
+
+async def test_a_definition_that_is_gone_while_its_execution_is_alive_is_trouble() -> None:
+    desk = Desk()
+    await desk.engine.start(compiled(definition(WHOLE)), "exec", {}, whole=WHOLE)
+    await desk.next()
+    desk.state.rows.at("exec").values.clear()
+    with pytest.raises(EngineError, match="is gone"):
+        await desk.beside().next()

@@ -189,6 +189,15 @@ class Engine:
         except StateLost as lost:
             await self._fail_lost(task, str(lost))
             await self.broker.finish(delivery)
+        except EngineError as error:
+            if error.code != "VALUE_MISSING" or not await self._has_ended(task):
+                raise
+            # It is late: what it refers to went with its execution.
+            await self.broker.finish(delivery)
+
+    async def _has_ended(self, task: Task) -> bool:
+        standings = await self.state.standings([task.execution_id])
+        return standings.get(task.execution_id) == "ended"
 
     async def _check_epoch(self, task: Task) -> None:
         # We may be the ones who are behind.
