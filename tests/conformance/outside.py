@@ -243,8 +243,10 @@ class Outside(Rig):
     def _state_of_affairs(self) -> str:
         queues = (QUEUE, EXECUTION, TIMEOUT, STATUS, COMPLETION, DEAD)
         counts = dict(zip(queues, self._crew.counts(*queues), strict=True))
+        timers = {key: self._line.call("ZRANGE", key, "0", "20", "WITHSCORES") for key in (DUE, CLAIMED)}
         return (
             f"passed on {self._passed_on}, handled {self.world.handled}, here {len(self._held)}, {counts}\n"
+            f"at {self.clock.now!r}: {timers}\n"
             + self._crew.logs()[self._said :][-3000:]
         )
 
