@@ -246,8 +246,7 @@ class Outside(Rig):
         timers = {key: self._line.call("ZRANGE", key, "0", "20", "WITHSCORES") for key in (DUE, CLAIMED)}
         return (
             f"passed on {self._passed_on}, handled {self.world.handled}, here {len(self._held)}, {counts}\n"
-            f"at {self.clock.now!r}: {timers}\n"
-            + self._crew.logs()[self._said :][-3000:]
+            f"at {self.clock.now!r}: {timers}\n" + self._crew.logs()[self._said :][-3000:]
         )
 
     # --- seeing ---
