@@ -205,6 +205,27 @@ async def test_a_timer_that_is_disarmed_before_it_is_indexed_leaves_nothing(
     assert await one.next_due() is None
 
 
+async def test_a_claim_that_is_indexed_after_its_timer_was_armed_anew_leaves_nothing(
+    two: list[RedisState], server: RedisServer, clock: Clock
+) -> None:
+    """Two duplicates of a step that calls another execution, one of them around the end of that call."""
+    one, other = two
+    call = Arm(Timer("w", None, b"task"))
+    await ask(one, "w", call)
+    assert await one.wake(E, "w", b"answer", clock.now)
+    claimed = await other.claim(clock.now, 10, clock.now + 30)
+
+    async def publish() -> None:
+        await other.discharge(claimed)
+        await ask(other, "w", call)
+
+    meanwhile(one, "index", publish)
+    await ask(one, "w", call)
+    assert await one.next_due() is None
+    assert await one.wake(E, "w", b"answer", clock.now + 1)
+    assert await one.next_due() == clock.now + 1
+
+
 @pytest.mark.parametrize("what", ["a wait", "a claim"])
 async def test_an_execution_that_ends_before_its_timer_is_indexed_leaves_nothing(
     two: list[RedisState], server: RedisServer, clock: Clock, what: str

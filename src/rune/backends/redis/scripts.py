@@ -68,7 +68,6 @@ ALL = (
     "holding",
     "index",
     "lease",
-    "missing",
     "park",
     "pause",
     "put",
@@ -78,5 +77,6 @@ ALL = (
     "sweep",
     "take",
     "unfilled",
+    "untimely",
 )
 """Loaded whenever a connection is made."""

@@ -21,7 +21,9 @@ _BATCH = 1000
 """Timers that one script moves."""
 _NEVER = float("inf")
 Change = tuple[str, str, str | bytes]
-"""A timer's name in the index, `due`, `claimed`, `gone` or `done`, and a time."""
+"""A timer's name in the index, `due`, `claimed`, `gone`, `done` or `undue`, and a time."""
+_BACK = {"due": "undue", "claimed": "done"}
+"""How what was put into the index is taken out again, unless somebody has changed it since."""
 
 
 class Timers:
@@ -53,23 +55,28 @@ class Timers:
         for start in range(0, len(changes), _BATCH):
             flat = itertools.chain.from_iterable(changes[start : start + _BATCH])
             await self._client.script(load("index"), (DUE, CLAIMED), CHANNEL, *flat)
-        await self._recheck([name for name, what, _ in changes if what in ("due", "claimed")])
+        await self._recheck([change for change in changes if change[1] in _BACK])
 
-    async def _recheck(self, names: Sequence[str]) -> None:
+    async def _recheck(self, changes: Sequence[Change]) -> None:
         """Take out again what was disarmed before it was in the index, where nobody else would find it.
 
         Whoever disarms a timer later than this looks takes it out after we put it in.
         """
-        of_execution = _by_execution(names)
-        missing = await asyncio.gather(
+        if not changes:
+            return
+        of_execution = _by_execution(name for name, _, _ in changes)
+        replies = await asyncio.gather(
             *(
-                self._client.script(load("missing"), (of(execution),), pack(ids))
+                self._client.script(load("untimely"), (of(execution),), pack(ids))
                 for execution, ids in of_execution.items()
             )
         )
-        for execution, ids in zip(of_execution, missing, strict=True):
-            if ids:
-                await self.forget(execution, ids)
+        untimely = {
+            _name(execution, id.decode())
+            for execution, ids in zip(of_execution, replies, strict=True)
+            for id in ids
+        }
+        await self._index([(name, _BACK[what], at) for name, what, at in changes if name in untimely])
 
     # --- claiming ------------------------------------------------------------------------------------------
 

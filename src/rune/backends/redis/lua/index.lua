@@ -2,8 +2,9 @@
 --
 -- KEYS[1]  {rune}:due   KEYS[2]  {rune}:claimed
 -- ARGV[1]  the channel on which schedulers hear of an earlier timer
--- ARGV[2…] timer, "due" | "claimed" | "gone" | "done", time: a timer that is "gone" is in neither set; one
---          that is "done" was claimed until then, and is removed unless that has changed
+-- ARGV[2…] timer, "due" | "claimed" | "gone" | "done" | "undue", time: a timer that is "gone" is in neither set;
+--          one that is "done" was claimed until then, one that is "undue" was due then, and is removed unless that
+--          has changed
 -- answer   the number of timers that are due or claimed
 --
 -- May be repeated: it copies what is true elsewhere; a timer that is not is found out when it is claimed.
@@ -28,9 +29,10 @@ for i = 2, #ARGV, 3 do
     redis.call('ZREM', KEYS[1], timer)
     redis.call('ZREM', KEYS[2], timer)
   else
-    local score = redis.call('ZSCORE', KEYS[2], timer)
+    local key = what == 'undue' and KEYS[1] or KEYS[2]
+    local score = redis.call('ZSCORE', key, timer)
     if score and tonumber(score) == tonumber(time) then
-      redis.call('ZREM', KEYS[2], timer)
+      redis.call('ZREM', key, timer)
     end
   end
 end
