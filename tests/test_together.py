@@ -11,6 +11,7 @@ import msgspec
 from rune.core.errors import InfrastructureError
 from rune.core.messages import Task
 from rune.core.ports import Delivery
+from rune.core.step import Step
 from rune.worker import Worker
 from tests.core.graphs import graph, step
 from tests.test_worker import Desk
@@ -38,19 +39,17 @@ class Pair(Desk):
             finish_all=self.finish_all,
         )
         self.engine.at_once = self.at_once  # type: ignore[attr-defined]
-        self.engine.arrival = self.arrival  # type: ignore[attr-defined]
         self.engine.arrive = self.arrive  # type: ignore[attr-defined]
 
-    def at_once(self, delivery: Delivery) -> Task | None:
-        name = delivery.task.current_node
-        if name == "bug":
-            raise RuntimeError("a bug")
-        return msgspec.structs.replace(delivery.task, current_node="next") if name == "plain" else None
-
-    def arrival(self, delivery: Delivery) -> Any:
-        if delivery.task.current_node != "item":
-            return None
-        return msgspec.structs.replace(step(FLOW, "item"), task=delivery.task)
+    def at_once(self, delivery: Delivery) -> Task | Step | None:
+        match delivery.task.current_node:
+            case "bug":
+                raise RuntimeError("a bug")
+            case "plain":
+                return msgspec.structs.replace(delivery.task, current_node="next")
+            case "item":
+                return msgspec.structs.replace(step(FLOW, "item"), task=delivery.task)
+        return None
 
     async def arrive(self, steps: Sequence[Any]) -> list[Task]:
         return [msgspec.structs.replace(steps[0].task, current_node="next")]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.servers.process import Process
+from tests.servers.process import Process, free_port
 from tests.servers.rabbitmq import RabbitMQ
 from tests.servers.redis import RedisServer, redis_server
 
@@ -21,10 +21,19 @@ _ROOT = str(Path(__file__).parents[2])
 class Place:
     """A virtual host and a database of their own, with one worker."""
 
-    def __init__(self, rabbit: RabbitMQ, vhost: str, state_url: str, processes: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        rabbit: RabbitMQ,
+        vhost: str,
+        state_url: str,
+        processes: Mapping[str, int],
+        metrics: int,
+    ) -> None:
         self.broker_url, self.state_url = rabbit.url(vhost), state_url
         self.processes = processes
         """Who works here."""
+        self.metrics = metrics
+        """The port at which the scheduler tells what it did, if there is one."""
         self._rabbit = rabbit
         self._vhost = vhost
 
@@ -52,11 +61,13 @@ class Site:
         vhost, state_url = self._rabbit.add_vhost(), f"{self._redis.url}/{self._places}"
         self._places += 1
         servers = ("--broker", self._rabbit.url(vhost), "--state", state_url)
+        metrics = free_port() if scheduler else 0
         if scheduler:
-            self._start(f"scheduler{self._places}", "rune", "scheduler", *servers)
+            port = ("--metrics-port", str(metrics))
+            self._start(f"scheduler{self._places}", "rune", "scheduler", *servers, *port)
         worker = self._start(f"worker{self._places}", "rune", "worker", *servers, **environ)
         known = {"RabbitMQ": _pid(self._rabbit), "Redis": _pid(self._redis)}
-        return Place(self._rabbit, vhost, state_url, {"worker": worker, **known})
+        return Place(self._rabbit, vhost, state_url, {"worker": worker, **known}, metrics)
 
     @property
     def bare_processes(self) -> dict[str, int]:

@@ -9,6 +9,9 @@ from contextlib import aclosing
 from datetime import datetime
 from statistics import median
 from typing import cast
+from urllib.request import urlopen
+
+from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.distributed import flows
 from benchmarks.distributed.driving import Driver, driver
@@ -21,7 +24,7 @@ from rune.core.messages import NodeStatusMessage, encode
 from rune.core.operations import Arm, Commit, Record, Timer
 from rune.engine.statuses import iso
 
-__all__ = ["arming", "lateness", "percentile"]
+__all__ = ["arming", "lateness", "percentile", "published_within_a_second"]
 
 _FAR = 30 * 24 * 3600.0
 _TOGETHER = 1000
@@ -83,6 +86,19 @@ async def lateness(place: Place, waits: int) -> list[float]:
         ended = await _told(driving, "success", waits)
     place.purge()
     return sorted(at - dues[item] for item, at in ended.items())
+
+
+def published_within_a_second(place: Place) -> float:
+    """The share of the timers whose Tasks the scheduler had in the queue a second after they were due."""
+    with urlopen(f"http://127.0.0.1:{place.metrics}/metrics") as answer:
+        said: str = answer.read().decode()
+    counts = {
+        sample.labels["le"]: sample.value
+        for metric in text_string_to_metric_families(said)
+        for sample in metric.samples
+        if sample.name == "rune_timer_lateness_seconds_bucket"
+    }
+    return counts["1.0"] / counts["+Inf"]
 
 
 async def _told(driving: Driver, what: str, waits: int) -> dict[int, float]:

@@ -56,17 +56,16 @@ class Together:
         """Do a plain step here and now, or let it arrive with others; False if there is more to it."""
         idle = not self._passed and not self._arrived
         try:
-            task = self._engine.at_once(delivery)
-            step = self._engine.arrival(delivery) if task is None else None
+            follows = self._engine.at_once(delivery)
         except Exception:  # noqa: BLE001 - the long way meets it again, and knows what to do
             return False
-        if task is not None:
-            self._passed.append((delivery, (task,)))
-        elif step is not None:
-            key = step.task.execution_id, step.node.id
-            self._arrived.setdefault(key, []).append((delivery, step))
-        else:
+        if follows is None:
             return False
+        if isinstance(follows, Step):
+            key = follows.task.execution_id, follows.node.id
+            self._arrived.setdefault(key, []).append((delivery, follows))
+        else:
+            self._passed.append((delivery, (follows,)))
         if idle:
             asyncio.get_running_loop().call_soon(self._finish_turn)
         return True

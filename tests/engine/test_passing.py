@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from rune.core.messages import Task
+from rune.core.step import Step
 from tests.core.graphs import Choice, Plain, node
 from tests.engine.bench import EXECUTION, Bench
 from tests.engine.nodes import Aggregator, Boom, Effect, Merge, Nap, Split
@@ -51,7 +53,6 @@ async def test_what_is_more_than_a_plain_step_is_left_alone(ways: list[str], fir
     delivery = bench.take(first.id)
     calls = list(bench.state.calls)
     assert bench.engine.at_once(delivery) is None
-    assert bench.engine.arrival(delivery) is None
     assert (bench.broker.statuses, bench.broker.tasks, bench.state.calls) == ([], [], calls)
 
 
@@ -73,19 +74,31 @@ async def test_nothing_is_done_at_once_that_may_have_killed_a_worker_or_should_n
     assert bench.engine.at_once(delivery) is not None
 
 
-async def test_items_that_come_together_arrive_with_one_state_call() -> None:
+@pytest.mark.parametrize("last", ["g", "b"], ids=["by themselves", "with the step before"])
+async def test_items_that_come_together_arrive_with_one_state_call(last: str) -> None:
     bench = await started("s > b > g", nodes=(SPLIT, node("b", Plain, of="$item"), GATHER), input=[5, 6, 7])
     await bench.handle("s")
-    items = [bench.engine.at_once(bench.take("b")) for _ in range(3)]
-    bench.broker.tasks += [task for task in items if task is not None]
-    before = list(bench.state.calls)
-    steps = [bench.engine.arrival(bench.take("g")) for _ in range(3)]
-    tasks = await bench.engine.arrive([step for step in steps if step is not None])
-    assert bench.state.calls[len(before) :] == ["apply"]
+    if last == "g":
+        for _ in range(3):
+            await bench.handle("b")
+    calls = len(bench.state.calls)
+    steps = [bench.engine.at_once(bench.take(last)) for _ in range(3)]
+    tasks = await bench.engine.arrive([step for step in steps if isinstance(step, Step)])
+    assert bench.state.calls[calls:] == ["apply"]
     assert [(task.current_node, task.phase) for task in tasks] == [("g", "gather")]
+    assert bench.told("b") == ["running", "success"] * 3
     bench.broker.tasks += tasks
     context = await bench.run_through_rest()
     assert context["$g"]["aggregated"] == [5, 6, 7]
+
+
+async def test_an_item_travels_to_the_workers_of_its_aggregator() -> None:
+    gather = msgspec.structs.replace(GATHER, pool="large")
+    bench = await started("s > b > g", nodes=(SPLIT, node("b", Plain, of="$item"), gather), input=[5])
+    await bench.handle("s")
+    task = bench.engine.at_once(bench.take("b"))
+    assert isinstance(task, Task)
+    assert (task.current_node, task.pool) == ("g", "large")
 
 
 async def test_a_stored_layer_is_used_if_it_was_read_lately() -> None:
@@ -96,7 +109,7 @@ async def test_a_stored_layer_is_used_if_it_was_read_lately() -> None:
     assert bench.engine.at_once(first) is None, "nobody has read it yet"
     await bench.engine.values.load(EXECUTION, first.task.refs)
     task = bench.engine.at_once(first)
-    assert task is not None
+    assert isinstance(task, Task)
     assert bytes(task.accumulated_context["$a"]) == b"1"
 
 

@@ -157,13 +157,19 @@ class Engine:
 
     # --- one delivery ---
 
-    def at_once(self, delivery: Delivery) -> Task | None:
-        """Do a plain step: the Task that follows, to be published. None is for `arrival` or `handle`."""
-        return self._passing.successor(delivery.task) if self._is_current(delivery) else None
+    def at_once(self, delivery: Delivery) -> Task | Step | None:
+        """Do a plain step: the Task that follows, to be published. None is for `handle`.
 
-    def arrival(self, delivery: Delivery) -> Step | None:
-        """The step of an item that reaches its aggregator, for `arrive`; None for all others."""
-        return self._passing.arrival(delivery.task) if self._is_current(delivery) else None
+        Where an item reaches its aggregator, by this or with its next step, that step is for `arrive`.
+        """
+        if not self._is_current(delivery):
+            return None
+        task = delivery.task
+        follows = self._passing.successor(task)
+        if follows is None:
+            return self._passing.arrival(task)
+        # To arrive is State's work: a message would only carry it to a worker that asks for the same.
+        return (self._passing.arrival(follows) if follows.pool == task.pool else None) or follows
 
     def _is_current(self, delivery: Delivery) -> bool:
         task, execution = delivery.task, delivery.task.execution_id

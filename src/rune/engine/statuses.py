@@ -41,14 +41,14 @@ def _manner(done: Done) -> dict[str, Any]:
 
 def iso(at: float) -> str:
     """A time as ISO 8601 in UTC, to the millisecond."""
-    whole, ms = divmod(round(at * 1000), 1000)
-    return f"{_second(whole)}.{ms:03}Z"
+    return _moment(round(at * 1000))
 
 
 @lru_cache(16)
-def _second(at: int) -> str:
-    t = gmtime(at)
-    return f"{t[0]:04}-{t[1]:02}-{t[2]:02}T{t[3]:02}:{t[4]:02}:{t[5]:02}"
+def _moment(at: int) -> str:
+    whole, ms = divmod(at, 1000)
+    t = gmtime(whole)
+    return f"{t[0]:04}-{t[1]:02}-{t[2]:02}T{t[3]:02}:{t[4]:02}:{t[5]:02}.{ms:03}Z"
 
 
 class Statuses:
