@@ -712,6 +712,12 @@ async def test_values_are_found_by_execution_and_hash(state: State) -> None:
     assert await state.get(E, ["h1", "h2", "h3", "h4", "h5"]) == {"h1": b"1", "h2": b"", "h3": b"3"}
 
 
+async def test_of_two_values_under_one_name_the_first_counts(state: State) -> None:
+    await state.put(E, {"name": b"first"})
+    await state.put(E, {"name": b"second", "other": b"1"})
+    assert await state.get(E, ["name", "other"]) == {"name": b"first", "other": b"1"}
+
+
 async def test_an_execution_lives_from_its_first_value_to_its_burial(state: State, clock: Clock) -> None:
     await state.put(E, {"h": b"1"})
     await state.put("exec_2", {"h": b"1"})
@@ -738,6 +744,14 @@ async def test_burial_leaves_a_tombstone_and_the_values_to_keep(state: State, cl
     assert await lease(state, "z", clock.now + 1) == Lease(gone=True)
     await state.bury(E, ["kept"], clock.now + 100)
     assert await state.get(E, ["kept"]) == {"kept": b"1"}
+
+
+async def test_many_values_are_kept(state: State, clock: Clock) -> None:
+    values = {f"h{i}": bytes([i % 256]) * 3000 for i in range(1200)}
+    await state.put(E, values)
+    await state.put(E, {"lost": b"1"})
+    await state.bury(E, values, clock.now + 100)
+    assert await state.get(E, [*values, "lost"]) == values
 
 
 async def test_a_paused_execution_parks_its_tasks(state: State) -> None:

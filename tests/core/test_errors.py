@@ -10,7 +10,7 @@ from tests.core.graphs import plain
 def test_everything_raised_on_purpose_is_a_rune_error() -> None:
     kinds = [getattr(errors, name) for name in errors.__all__]
     raised = [kind for kind in kinds if issubclass(kind, Exception)]
-    assert len(raised) == 8
+    assert len(raised) == 9
     assert all(issubclass(kind, RuneError) for kind in raised)
 
 

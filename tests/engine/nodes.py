@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from rune.core.errors import NodeError
@@ -26,6 +27,8 @@ class World:
         self.entered = asyncio.Event()
         self.gate = asyncio.Event()
         self.gate.set()
+        self.rest: Callable[[Any], float] = lambda of: 0.0
+        """Seconds that an effect takes, by what it is of."""
 
     async def close(self) -> None:
         """The world goes on."""
@@ -45,6 +48,7 @@ class Effect(NodeType, kw_only=True):
         world.seen.append(self.of)
         world.entered.set()
         await world.gate.wait()
+        await asyncio.sleep(world.rest(self.of))
         if context.attempt <= self.fails:
             raise NodeError(f"attempt {context.attempt}", "FLAKY")
         return Done(self.of)

@@ -11,7 +11,7 @@ from rune.core.context import Ref
 from rune.core.errors import ErrorInfo
 from rune.core.messages import CompletionMessage
 from rune.core.operations import Ending
-from rune.core.playbook.references import reference
+from rune.core.references import reference
 from rune.core.step import Snapshot
 from rune.engine.completion import Completions
 from rune.engine.values import INLINE, LARGE

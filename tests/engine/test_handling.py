@@ -93,6 +93,7 @@ async def test_items_written_by_hand_meet_at_their_aggregator() -> None:
     ("task", "reason"),
     [
         (hand("nowhere", {}), "no node 'nowhere'"),
+        (msgspec.structs.replace(hand("a", {}), execution_id="child_1"), "another execution calls"),
         (msgspec.structs.replace(hand("a", {}), workflow_definition=raw(None)), "no workflow_definition"),
         (msgspec.structs.replace(hand("g", {}), phase="gather", step="x"), "barrier"),
         (msgspec.structs.replace(hand("s", {}), phase="refill", step="x"), "details"),
@@ -157,6 +158,22 @@ async def test_a_step_that_takes_long_gives_its_delivery_back_and_runs_on() -> N
     world.gate.set()
     await running
     assert ([task.current_node for task in bench.broker.tasks], len(bench.broker.finished)) == (["b"], 1)
+
+
+async def test_a_batch_that_takes_long_gives_its_delivery_back_though_its_steps_end_one_by_one() -> None:
+    split = node("s", Split, input_array="$trigger", batch_size=20)
+    nodes = (split, node("b", Effect, of="$item"), GATHER)
+    bench, world = worldly("s > b > g", nodes=nodes, settings=Settings(hold=0.05))
+    world.rest = lambda item: 0.02 * item
+    await bench.start(list(range(20)))
+    await bench.handle("s")
+    running = asyncio.create_task(bench.engine.handle(bench.take("b")))
+    while len(bench.broker.finished) < 2:
+        await asyncio.sleep(0.001)
+    assert not running.done()
+    assert len([task for task in bench.broker.tasks if task.current_node == "g"]) < 20
+    await running
+    assert (await bench.final(await bench.run()))["$g"]["count"] == 20
 
 
 async def test_a_step_that_is_stopped_was_never_started() -> None:

@@ -48,6 +48,17 @@ async def _busy(slots: Slots, over: asyncio.Event) -> None:
         await over.wait()
 
 
+async def test_whoever_learns_of_a_failure_goes_on_in_its_slot() -> None:
+    slots = Slots(1)
+    async with slots.taken() as slot:
+        with pytest.raises(ValueError, match="the child failed"):
+            async with slot.lent():
+                raise ValueError("the child failed")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01), slots.taken():
+                raise AssertionError("there is one slot, not two")
+
+
 async def test_several_waits_of_one_step_lend_one_slot() -> None:
     slots = Slots(1)
     told: list[str] = []

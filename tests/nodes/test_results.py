@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from rune.core.ids import content_hash
-from rune.core.playbook.references import reference
+from rune.core.references import reference
 from rune.nodes._results import Ordered, Results, kept, loaded, part_of
 
 

@@ -4,6 +4,7 @@ RuneError
 ├── DefinitionError        the workflow is wrong: refuse it, show every problem (exit code 2)
 ├── NodeError              a node failed: the node's retry and error policy decide
 │   └── EngineError        the engine cannot go on with this step: as above, but `halt` ends as `failed`
+│       └── ValueMissing   a stored value is gone: as above, unless it went with its execution
 ├── StateLost              State was emptied under an execution: fail it, for it can never end
 ├── MessageError           a message makes no sense: dead-letter it, with the reason
 ├── ConflictError          what is stored contradicts what is to be written: tell whoever asked
@@ -27,6 +28,7 @@ __all__ = [
     "Problem",
     "RuneError",
     "StateLost",
+    "ValueMissing",
 ]
 
 
@@ -89,6 +91,13 @@ class NodeError(RuneError):
 
 class EngineError(NodeError):
     """What the engine itself cannot go on with: an unknown type, a time-out, a limit."""
+
+
+class ValueMissing(EngineError):
+    """A stored value that is gone."""
+
+    def __init__(self, message: str, details: dict[str, Any] | None = None) -> None:
+        super().__init__(message, "VALUE_MISSING", details)
 
 
 class StateLost(RuneError):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from hashlib import blake2b
 
-__all__ = ["EVERYBODY", "POOL", "child_of", "content_hash", "derive", "is_child", "new_execution_id"]
+__all__ = ["CHILD", "EVERYBODY", "POOL", "child_of", "content_hash", "derive", "is_child", "new_execution_id"]
 
 POOL = r"(?!(dead|dlx|retry)\Z)[a-zA-Z0-9_-]{1,200}"
 """The pattern of a pool's name, which ends the name of its queue: some of these are taken."""
 EVERYBODY = "default"
 """The pool of all workers that name none; a Task's own is then empty."""
-_CHILD = "child_"
+CHILD = "child_"
+"""How the ids of executions begin that others have started, and no others' do."""
 
 
 def derive(*parts: str) -> str:
@@ -29,12 +30,12 @@ def content_hash(data: bytes) -> str:
 
 def child_of(execution: str, key: str) -> str:
     """The execution that `execution` starts by the call `key`: to start it twice is to start it once."""
-    return f"{_CHILD}{derive(execution, key)}"
+    return f"{CHILD}{derive(execution, key)}"
 
 
 def is_child(execution: str) -> bool:
     """Whether an execution was started by another one."""
-    return execution.startswith(_CHILD)
+    return execution.startswith(CHILD)
 
 
 def new_execution_id() -> str:

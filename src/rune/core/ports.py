@@ -60,7 +60,10 @@ class State(Protocol):
         """Give (step, fence) leases back unused, as if never started."""
 
     async def put(self, execution: str, values: Mapping[str, bytes]) -> None:
-        """Store values under their hashes, unless the execution is buried."""
+        """Store values under their hashes, or names that are derived, unless the execution is buried.
+
+        What is stored stays as it is: of two values under one name, the first one counts.
+        """
 
     async def get(self, execution: str, hashes: Sequence[str]) -> dict[str, bytes]:
         """The stored values; what is missing is left out."""

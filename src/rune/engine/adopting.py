@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw
 
 from rune.core.errors import MessageError
-from rune.core.ids import derive
+from rune.core.ids import CHILD, derive, is_child
 from rune.core.messages import NULL, Branch, Task, branches_of, encode, scope_of
 from rune.core.operations import Commit, Open
 from rune.core.ports import State
@@ -34,6 +34,10 @@ class Adoption:
         """A Task as Rune writes them; one written by hand is where its execution starts."""
         if task.step or task.twigs:
             return task
+        if is_child(task.execution_id):
+            raise MessageError(
+                f"an execution_id that begins with '{CHILD}' is that of one that another execution calls"
+            )
         branch = branches_of(task)[0]
         entry = "" if flow.entries == (task.current_node,) else task.current_node
         context = await self._values.fold(task.execution_id, branch.context)

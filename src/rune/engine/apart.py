@@ -81,22 +81,25 @@ class Apart:
     ) -> None:
         """Run steps that take their time side by side, and pass each on when it has ended."""
         running: dict[asyncio.Task[Attempt], Step] = {}
-        resting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        resting: asyncio.Future[None] = loop.create_future()
         for step, record in ready:
             work = self._runner.run(step, self._values, self._state, record, partial(_settle, resting))
             running[asyncio.create_task(work)] = step
         held = rested = False
+        until = None if hold is None else loop.time() + hold
         try:
             while running:
                 events: set[asyncio.Future[Any]] = {*running} if rested else {*running, resting}
-                ended, _ = await asyncio.wait(events, timeout=hold, return_when=asyncio.FIRST_COMPLETED)
+                left = None if until is None else max(0.0, until - loop.time())
+                ended, _ = await asyncio.wait(events, timeout=left, return_when=asyncio.FIRST_COMPLETED)
                 done = [task for task in running if task in ended]
                 if resting in ended:
-                    rested, hold = True, None if held else _REST
+                    rested, until = True, None if held else loop.time() + _REST
                     self._on_rest()
                 elif not done:
                     await self._hold(delivery, list(running.values()))
-                    held, hold = True, None
+                    held, until = True, None
                 if not done:
                     continue
                 steps = [running.pop(task) for task in done]

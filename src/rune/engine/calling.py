@@ -8,32 +8,32 @@ finds no timer was told before, and whoever finds the value has nothing to start
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
 from msgspec import Raw, Struct
 
 from rune.core.context import Context, Ref
-from rune.core.errors import EngineError, ErrorInfo, NodeError
+from rune.core.errors import EngineError, ErrorInfo, NodeError, ValueMissing
 from rune.core.ids import child_of, content_hash, derive, is_child
 from rune.core.messages import NULL, Branch, Caller, CompletionMessage, Task, decode_task, encode
 from rune.core.operations import Arm, Timer
 from rune.core.outcome import Call, Done, Failed
 from rune.core.plan import call_key
-from rune.core.playbook.references import hashes_in
 from rune.core.ports import Broker, State
+from rune.core.references import follow, hashes_in
 from rune.core.result import final_output
 from rune.core.step import Step
 from rune.core.workflow import Workflow
+from rune.engine.adopting import WHOLE
 from rune.engine.flows import Flows
+from rune.engine.hearing import Hearing
 from rune.engine.values import LARGE, Values, expand
 
 __all__ = ["Calls", "Ended", "caller_name"]
 
-_FIRST_LOOK, _LONGEST_REST = 0.02, 1.0
-"""Seconds between two looks for the end of a child that another worker may tell of."""
 _URGENT = 10
 """The priority of what ends an execution."""
 
@@ -64,7 +64,14 @@ class Start(Protocol):
     """What starts an execution."""
 
     async def __call__(
-        self, flow: Workflow, execution: str, values: dict[str, Raw], *, priority: int, caller: Caller
+        self,
+        flow: Workflow,
+        execution: str,
+        values: dict[str, Raw],
+        *,
+        priority: int,
+        whole: int,
+        caller: Caller,
     ) -> None: ...
 
 
@@ -86,7 +93,7 @@ class Calls:
         self._flows = flows
         self._start = start
         self._clock = clock
-        self._listening: dict[tuple[str, str], asyncio.Event] = {}
+        self._hearing = Hearing(self._ended)
 
     # --- a branch that sleeps meanwhile ---
 
@@ -108,7 +115,7 @@ class Calls:
         key = call_key(step.branch.step, step.task.attempt)
         ended = await self._find(step.task.execution_id, key)
         if ended is None:
-            raise EngineError("the result of a call is gone", "VALUE_MISSING", {"call": key})
+            raise ValueMissing("the result of a call is gone", {"call": key})
         caller = _caller(step, key, _name_in(step.task))
         error = ended.failure(caller)
         if error is not None:
@@ -121,39 +128,25 @@ class Calls:
 
     # --- a node that waits for it ---
 
-    async def begin(self, step: Step, key: str, workflow: str, given: Raw) -> Caller:
+    async def begin(self, step: Step, caller: Caller, given: Raw) -> None:
         """Start a child for a step that goes on running, unless it has ended already."""
-        caller = _caller(step, key, workflow)
-        if await self._find(caller.execution, key) is not None:
-            return caller
-        if workflow not in step.flow.called:
-            raise EngineError(f"the definition carries no workflow {workflow!r}", "WORKFLOW_UNKNOWN")
+        if await self._find(caller.execution, caller.key) is not None:
+            return
+        if caller.workflow not in step.flow.called:
+            raise EngineError(f"the definition carries no workflow {caller.workflow!r}", "WORKFLOW_UNKNOWN")
         self._values.check(given, "the input")
         branch = Branch(step.branch.step, step.branch.lineage, Context({}))
-        name = Raw(msgspec.json.encode(workflow))
+        name = Raw(msgspec.json.encode(caller.workflow))
         task = step.task_for(step.node.id, branch, phase="answer", details=name)
-        timer = Timer(key, None, encode(task), sleeping=False)
+        timer = Timer(caller.key, None, encode(task), sleeping=False)
         (answer,) = await self._state.apply(caller.execution, [step.commit([Arm(timer)])])
         if answer.gone or answer.dropped:
             raise EngineError("what calls has ended", "CALLER_ENDED")
         await self._begin(step, caller, given)
-        return caller
 
     async def result(self, caller: Caller) -> Raw:
         """Wait for the end of a child; its result, or NodeError."""
-        place = (caller.execution, caller.key)
-        heard = self._listening.setdefault(place, asyncio.Event())
-        rest = _FIRST_LOOK
-        try:
-            while (ended := await self._find(*place)) is None:
-                try:
-                    async with asyncio.timeout(rest):
-                        await heard.wait()
-                    heard.clear()
-                except TimeoutError:
-                    rest = min(2 * rest, _LONGEST_REST)
-        finally:
-            self._listening.pop(place, None)
+        ended = await self._hearing.hear(caller.execution, caller.key)
         error = ended.failure(caller)
         if error is not None:
             raise error
@@ -175,21 +168,24 @@ class Calls:
         data = await self._values.find(task.execution_id, caller_name(task.execution_id))
         return None if data is None else msgspec.json.decode(data, type=Caller)
 
-    async def orphans(self, task: Task) -> list[Task]:
-        """What ends the children that an execution which has ended leaves behind."""
+    async def orphans(self, task: Task) -> AsyncIterator[list[Task]]:
+        """What ends the children that an execution which has ended leaves behind, some at a time."""
         flow = self._flows.known(task)
         if flow is not None and not flow.called:
-            return []
-        found: dict[str, Task] = {}
+            return
         cursor = ""
         while True:
             timers, cursor = await self._state.undue(task.execution_id, cursor)
-            for timer in timers:
-                resting = decode_task(timer.task) if b'"answer"' in timer.task else None
-                if resting is not None and resting.phase == "answer":
-                    found[timer.id] = _cancel(Caller(task.execution_id, timer.id, _name_in(resting)))
+            resting = [(timer.id, decode_task(timer.task)) for timer in timers if b'"answer"' in timer.task]
+            found = [
+                _cancel(Caller(task.execution_id, key, _name_in(asleep)))
+                for key, asleep in resting
+                if asleep.phase == "answer"
+            ]
+            if found:
+                yield found
             if not cursor:
-                return list(found.values())
+                return
 
     async def tell(self, task: Task, completion: CompletionMessage) -> None:
         """Tell whoever called how it ended, once; to repeat it changes nothing."""
@@ -207,9 +203,7 @@ class Calls:
                 await self._wake(timer)
             else:
                 await self._state.discharge([timer])
-        heard = self._listening.get((caller.execution, caller.key))
-        if heard is not None:
-            heard.set()
+        self._hearing.told(caller.execution, caller.key)
 
     async def _result(self, task: Task, completion: CompletionMessage) -> Raw:
         if completion.status != "completed":
@@ -236,26 +230,28 @@ class Calls:
         child = child_of(caller.execution, caller.key)
         await self._carry(caller.execution, child, bytes(given))
         flow = self._flows.compiled(bytes(step.flow.called[caller.workflow]))
-        await self._start(flow, child, {"$trigger": given}, priority=step.task.priority, caller=caller)
+        # There may be many of them: what is small is not stored for each.
+        await self._start(
+            flow, child, {"$trigger": given}, priority=step.task.priority, whole=WHOLE, caller=caller
+        )
 
     async def _find(self, execution: str, key: str) -> Ended | None:
-        data = await self._values.find(execution, _result_name(key))
-        return None if data is None else msgspec.json.decode(data, type=Ended)
+        return (await self._ended(execution, [key])).get(key)
+
+    async def _ended(self, execution: str, keys: Sequence[str]) -> dict[str, Ended]:
+        """How those of an execution's calls have ended that have."""
+        names = {_result_name(key): key for key in keys}
+        found = await self._state.get(execution, list(names))
+        return {names[name]: msgspec.json.decode(data, type=Ended) for name, data in found.items()}
 
     async def _wake(self, timer: Timer) -> None:
         await self._state.wake(timer.execution, timer.id, timer.task, self._clock())
 
     async def _carry(self, source: str, target: str, data: bytes) -> None:
         """Give one execution the values of another that JSON refers to, and those they refer to in turn."""
-        seen: set[str] = set()
-        todo = hashes_in(data)
-        while todo:
-            hash = todo.pop()
-            seen.add(hash)
-            value = await self._values.find(source, hash)
-            if value is not None:
-                await self._values.put(target, {hash: value})
-                todo |= hashes_in(value) - seen
+        async for _, found in follow(hashes_in(data), partial(self._state.get, source)):
+            if found:
+                await self._values.put(target, found)
 
 
 def caller_name(execution: str) -> str:

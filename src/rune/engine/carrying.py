@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import TypeGuard
 
@@ -66,6 +67,8 @@ class Carrier:
             plans.append(self._plan(step, attempt, outcome))
         follows = await self._drive(plans)
         self._statuses.concluded(steps, attempts, follows)
+        calls = [(step, follow.call) for step, follow in zip(steps, follows, strict=True) if follow.call]
+        await asyncio.gather(*(self._calls.place(step, call) for step, call in calls))
         tasks: list[Task] = []
         children: list[tuple[Edge, Branch]] = []
         for step, follow in zip(steps, follows, strict=True):
@@ -73,8 +76,6 @@ class Carrier:
             children += follow.children
             if follow.fan_out is not None:
                 tasks += await self._items.tasks(step, follow.fan_out)
-            if follow.call is not None:
-                await self._calls.place(step, follow.call)
             await self.end(step.task, follow.answer)
         if children:
             children = await self._values.fold_all(steps[0].task.execution_id, children)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 from msgspec import Raw
 
@@ -9,8 +11,8 @@ from rune.core.context import Context, Ref
 from rune.core.errors import ErrorInfo
 from rune.core.messages import CompletionMessage, Task
 from rune.core.operations import Ending
-from rune.core.playbook.references import hashes_in
 from rune.core.ports import Broker, State
+from rune.core.references import follow, hashes_in
 from rune.core.step import Snapshot
 from rune.engine.calling import Calls
 from rune.engine.statuses import iso
@@ -18,8 +20,6 @@ from rune.engine.values import INLINE, Values, expand
 
 __all__ = ["Completions"]
 
-_AT_A_TIME = 16
-"""Stored values that are looked through together."""
 _TRAVELS = 3 * INLINE
 """Bytes of the final context that a completion message carries itself."""
 
@@ -50,22 +50,21 @@ class Completions:
             refs=context.refs,
             caller=await self._calls.caller_of(task),
         )
-        await self._broker.publish(await self._calls.orphans(task), [completion])
+        async for orphans in self._calls.orphans(task):
+            await self._broker.publish(orphans)
+        await self._broker.publish([], [completion])
         await self._calls.tell(task, completion)
         keep = await self._named(task.execution_id, context)
         await self._state.bury(task.execution_id, keep, ending.at + self._retention)
 
     async def _named(self, execution: str, context: Context) -> set[str]:
         """The stored values that the final context names, and those that they name in turn."""
-        named = {ref.hash for ref in context.refs}
-        fresh = named | {hash for raw in context.inline().values() for hash in hashes_in(bytes(raw))}
-        while fresh:
-            named |= fresh
-            todo, fresh = list(fresh), set()
-            for at in range(0, len(todo), _AT_A_TIME):
-                found = await self._state.get(execution, todo[at : at + _AT_A_TIME])
-                fresh |= {hash for data in found.values() for hash in hashes_in(data)}
-            fresh -= named
+        first = {ref.hash for ref in context.refs}
+        for raw in context.inline().values():
+            first |= hashes_in(bytes(raw))
+        named: set[str] = set()
+        async for hashes, _ in follow(first, partial(self._state.get, execution)):
+            named.update(hashes)
         return named
 
     async def _final(self, execution: str, ending: Ending) -> Context:

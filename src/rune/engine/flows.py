@@ -16,7 +16,7 @@ _KEPT = 1000
 
 
 class Flows:
-    """Keeps those that were used lately, by definition or by its hash."""
+    """Keeps those that were compiled last, by definition or by its hash."""
 
     def __init__(self, compile: Callable[[bytes], Workflow], values: Values) -> None:
         self._compile = compile

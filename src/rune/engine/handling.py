@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from rune.core.context import Context
-from rune.core.errors import EngineError, ErrorInfo, MessageError, StateLost
+from rune.core.errors import EngineError, ErrorInfo, MessageError, StateLost, ValueMissing
 from rune.core.ids import derive
 from rune.core.messages import NULL, Branch, Caller, Task, branches_of, encode, scope_of
 from rune.core.node import Gathered, NodeType
@@ -68,7 +68,7 @@ class Engine:
         self._joins = Joins(state, self.values)
         self._statuses = Statuses(broker, clock)
         self._calls = Calls(state, broker, self.values, self._flows, self.start, clock)
-        runner.calls = self._calls
+        runner.let_call(self._calls)
         self._phases: Mapping[str, Callable[[Delivery, Step], Awaitable[None]]] = {
             "gather": self._gather,
             "wake": self._wake,
@@ -195,8 +195,8 @@ class Engine:
         except StateLost as lost:
             await self._fail_lost(task, str(lost))
             await self.broker.finish(delivery)
-        except EngineError as error:
-            if error.code != "VALUE_MISSING" or not await self._has_ended(task):
+        except ValueMissing:
+            if not await self._has_ended(task):
                 raise
             # It is late: what it refers to went with its execution.
             await self.broker.finish(delivery)

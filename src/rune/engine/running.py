@@ -7,18 +7,13 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Raw, Struct
-from msgspec.json import decode
+from msgspec import Struct
 
 from rune.core.context import Layer, Ref
 from rune.core.errors import EngineError, InfrastructureError, NodeError
-from rune.core.expressions import Expression, ExpressionError
-from rune.core.ids import derive
-from rune.core.json import as_json
-from rune.core.messages import Caller, Frame
+from rune.core.expressions import ExpressionError
 from rune.core.node import Gathered, NodeType
 from rune.core.outcome import Call, Done, Failed, Outcome
-from rune.core.playbook.references import hash_of, reference
 from rune.core.ports import State
 from rune.core.scope import BranchScope, context_names
 from rune.core.step import Step
@@ -27,6 +22,7 @@ from rune.engine.reading import read_on
 from rune.engine.renewing import kept_alive
 from rune.engine.sealing import decode_outcome, sealed, told
 from rune.engine.slots import Slot, Slots
+from rune.engine.surroundings import Means, Surroundings, is_cancelled
 from rune.engine.values import Values
 from rune.settings import Settings
 
@@ -66,8 +62,11 @@ class Runner:
         self._services: dict[str, Any] = {}
         self._credentials = credentials
         self._slots = Slots(settings.concurrency)
-        self.calls: Calls | None = None
-        """How its steps call other workflows; the engine's."""
+        self._means = Means(clock, credentials, self.service)
+
+    def let_call(self, calls: Calls) -> None:
+        """Have its steps call other workflows so."""
+        self._means.calls = calls
 
     def service(self, name: str) -> Any:
         """A shared resource, made when it is first asked for."""
@@ -110,7 +109,7 @@ class Runner:
         node = step.node
         policy: Retry | None = None
         try:
-            context = _Context(self, step, values, _scope(step, layers), gathered)
+            context = Surroundings(self._means, step, values, _scope(step, layers), gathered)
             parameters: NodeType = node.parameters.constant or node.parameters.resolve(context.scope)
             policy = node.retry or parameters.retry_policy()
             return self._concluded(step, _at_once(parameters.run(context)), values, started)
@@ -162,7 +161,7 @@ class Runner:
             branch, node = step.branch, step.node
             wanted = context_names(node.parameters.names, step.flow, branch)
             layers = await values.load(step.task.execution_id, branch.context.needs(wanted))
-            context = _Context(self, step, values, _scope(step, layers), gathered, slot=slot)
+            context = Surroundings(self._means, step, values, _scope(step, layers), gathered, slot=slot)
             parameters: NodeType = node.parameters.constant or node.parameters.resolve(context.scope)
             policy = node.retry or parameters.retry_policy()
             context.last_attempt = policy is None or context.attempt >= policy.attempts
@@ -173,7 +172,7 @@ class Runner:
         except InfrastructureError:
             raise
         except asyncio.CancelledError as error:
-            if _is_cancelled():
+            if is_cancelled():
                 raise
             return self._failed(step, error, started, policy)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - node code may raise anything
@@ -184,6 +183,7 @@ class Runner:
         lease = step.node.job.lease or self._settings.lease
 
         def renew() -> Awaitable[bool]:
+            # If it is lost, another worker runs the step as well: of what both find, the first counts.
             until = self._clock() + lease
             return state.renew(step.task.execution_id, step.branch.step, step.fence, until)
 
@@ -212,153 +212,8 @@ class Runner:
         return Attempt(Failed(info, isinstance(error, EngineError), details=tells), started, retry_in)
 
 
-class _Context(Struct, eq=False, gc=False):
-    """The StepContext of one step."""
-
-    _runner: Runner
-    _step: Step
-    _values: Values
-    scope: BranchScope
-    gathered: Gathered | None = None
-    last_attempt: bool = True
-    slot: Slot | None = None
-    given_up: list[Caller] = []
-    """Calls whose end the node does not wait for any more."""
-
-    @property
-    def attempt(self) -> int:
-        return self._step.task.attempt
-
-    @property
-    def step(self) -> str:
-        return self._step.branch.step
-
-    @property
-    def key(self) -> str:
-        # Steps of the same root share their ids; an effect of another execution is another effect.
-        step, task = self._step.branch.step, self._step.task
-        return derive(task.execution_id, step) if task.root else step
-
-    @property
-    def execution_id(self) -> str:
-        return self._step.task.execution_id
-
-    @property
-    def workflow_id(self) -> str:
-        return self._step.task.workflow_id
-
-    @property
-    def node_id(self) -> str:
-        return self._step.node.id
-
-    @property
-    def node_name(self) -> str:
-        return self._step.node.name
-
-    def evaluate(self, expression: Expression, names: Mapping[str, Any] | None = None) -> Any:
-        return expression.evaluate(_Over(names, self.scope) if names else self.scope)
-
-    def previous(self) -> Raw:
-        return self.scope.previous()
-
-    def now(self) -> float:
-        return self._runner._clock()
-
-    @property
-    def edge(self) -> str:
-        return self._step.branch.edge
-
-    @property
-    def frame(self) -> Frame | None:
-        return self._step.branch.lineage[-1] if self._step.branch.lineage else None
-
-    @property
-    def barrier(self) -> str:
-        task = self._step.task
-        return decode(task.details, type=str) if task.phase == "gather" else ""
-
-    def value(self, name: str) -> Any:
-        return self.scope.lookup(name)
-
-    async def credential(self, reference: str | None = None) -> Mapping[str, Any]:
-        reference = reference or self._step.node.credentials
-        return await self._runner._credentials.resolve(reference) if reference else {}
-
-    async def keep(self, data: bytes) -> tuple[str, bytes]:
-        node = self._step.node
-        if node.credentials or node.type.signs:
-            data = self._runner._credentials.mask.data(data)
-        self._values.check(Raw(data), "a result")
-        return reference(await self._values.store(self.execution_id, data)), data
-
-    async def fetch(self, reference: str) -> bytes:
-        return await self._values.fetch(self.execution_id, hash_of(reference))
-
-    async def load(self, reference: str) -> Any:
-        ref = Ref(hash_of(reference), 0, "a result")
-        return (await self._values.load(self.execution_id, [ref]))[ref].value(ref.key)
-
-    async def variables(self) -> dict[str, Any]:
-        return await self._values.variables(self.execution_id)
-
-    async def call(self, workflow: str, input: Any, key: str = "") -> Any:
-        calls, node = self._runner.calls, self._step.node
-        if calls is None or self.slot is None or not self._step.fence:
-            raise EngineError("only a node that runs under a lease may call", "NODE_OUTCOME")
-        given = as_json(input)
-        if node.credentials or node.type.signs:
-            given = Raw(self._runner._credentials.mask.data(bytes(given)))
-        name = derive(self.step, "~call", str(self.attempt), key)
-        caller = await calls.begin(self._step, name, workflow, given)
-        try:
-            async with self.slot.lent():
-                return decode(await calls.result(caller))
-        except asyncio.CancelledError:
-            self.given_up.append(caller)
-            raise
-
-    async def through(self, work: Awaitable[Outcome]) -> Outcome:
-        """Do the node's work, then end what it has called and does not wait for any more."""
-        try:
-            return await work
-        finally:
-            # Whoever takes over from a worker that stops goes on with them.
-            if self.given_up and self._runner.calls is not None and not _is_cancelled():
-                await self._runner.calls.cancel(self.given_up)
-
-    def service(self, name: str) -> Any:
-        return self._runner.service(name)
-
-    def log(self, level: str, message: str) -> None:
-        number = getattr(logging, level.upper(), logging.INFO)
-        text = self._runner._credentials.mask.text(message)
-        _log.log(number, "%s: %s", self.node_name, text, extra={"execution": self.execution_id})
-
-
 def _scope(step: Step, layers: Mapping[Ref, Layer]) -> BranchScope:
     return BranchScope(step.flow, step.task.execution_id, step.branch, layers)
-
-
-class _Over:
-    """Names laid over a scope."""
-
-    __slots__ = ("_names", "_scope")
-
-    def __init__(self, names: Mapping[str, Any], scope: BranchScope) -> None:
-        self._names = names
-        self._scope = scope
-
-    def lookup(self, name: str) -> Any:
-        return self._names[name] if name in self._names else self._scope.lookup(name)
-
-    def names(self) -> list[str]:
-        return [*self._names, *self._scope.names()]
-
-
-def _is_cancelled() -> bool:
-    """Whether we are being stopped, rather than the node having let somebody else's cancellation out."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _at_once(coroutine: Coroutine[Any, Any, Outcome]) -> Outcome:

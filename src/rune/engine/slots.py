@@ -49,11 +49,15 @@ class Slot:
         if self._on_lent is not None:
             self._on_lent()
             self._on_lent = None
+        queues = True
         try:
             yield
+        except asyncio.CancelledError:
+            # Whoever is cancelled does not queue for it: the little that is left to do runs without.
+            queues = False
+            raise
         finally:
             self._lenders -= 1
-        # Whoever is cancelled does not queue for it: the little that is left to do runs without.
-        if not self._lenders and not self._held:
-            await self._free.acquire()
-            self._held = True
+            if queues and not self._lenders and not self._held:
+                await self._free.acquire()
+                self._held = True

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from rune.core.context import Context, Layer, Ref, weight
-from rune.core.errors import EngineError
+from rune.core.errors import EngineError, ValueMissing
 from rune.core.ids import content_hash
 from rune.core.messages import Branch
 from rune.core.ports import State
@@ -57,9 +57,7 @@ class Values:
             data = await self._state.get(execution, list({ref.hash for ref in missing}))
             for ref in missing:
                 if ref.hash not in data:
-                    raise EngineError(
-                        f"the stored value of '{ref.key or 'the context'}' is gone", "VALUE_MISSING"
-                    )
+                    raise ValueMissing(f"the stored value of '{ref.key or 'the context'}' is gone")
                 found[ref] = self._remember(ref, data[ref.hash])
         return found
 
@@ -77,7 +75,7 @@ class Values:
         """One stored value as its bytes."""
         data = await self._state.get(execution, [hash])
         if hash not in data:
-            raise EngineError("a stored value is gone", "VALUE_MISSING", {"hash": hash})
+            raise ValueMissing("a stored value is gone", {"hash": hash})
         return data[hash]
 
     async def find(self, execution: str, hash: str) -> bytes | None:
@@ -142,7 +140,7 @@ class Values:
         return folded
 
     async def put(self, execution: str, values: Mapping[str, bytes]) -> None:
-        """Store values under their hashes."""
+        """Store values under their hashes, or under names that are derived."""
         await self._state.put(execution, values)
 
     async def store(self, execution: str, data: bytes) -> str:

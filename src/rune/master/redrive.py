@@ -9,7 +9,7 @@ from msgspec import Raw, Struct
 
 from rune.core.errors import RuneError
 from rune.core.operations import Seed
-from rune.core.playbook.references import hashes_in
+from rune.core.references import hashes_in
 from rune.core.workflow import Workflow
 from rune.engine.seeding import edits_of
 from rune.history import History

@@ -249,7 +249,7 @@ async def test_a_burial_goes_on_where_it_stopped(
     await ask(state, "split", Open("b", 3, 1, b"release", timer=_timer(clock)))
     ended = (await ask(state, "x", End("failed", b"{}", "why", b"{}"))).ending
     # Its first call, after which the process died.
-    await state._client.script(load("bury"), (f"exec:{{{E}}}:x",), 1000, 1, b"\x90", b"\x90")
+    await state._client.script(load("bury"), (f"exec:{{{E}}}:x",), 1000, 1, b"\x90", b"\x90", "")
     again = await ask(state, "x", End("failed", b"{}", "why", b"{}"))
     assert again.ending == ended
     assert await state.get(E, ["lost"]) == {"lost": b"2"}

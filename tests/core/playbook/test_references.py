@@ -7,29 +7,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from rune.core.errors import NodeError
 from rune.core.playbook.references import (
-    hash_of,
-    hashes_in,
     is_manifest,
     is_result_ref,
     manifest,
     part,
     preview,
-    reference,
     result_ref,
     results_in,
     starts_as_reference,
 )
+from rune.core.references import hashes_in, reference
 
 A, B = "a" * 40, "b" * 40
-
-
-def test_a_reference_names_the_hash_of_a_value() -> None:
-    assert hash_of(reference(A)) == A
-    for wrong in ("", A, "rune:", f"rune:{A}0", f"s3:{A}", "rune:rune:" + A):
-        with pytest.raises(NodeError, match="no reference"):
-            hash_of(wrong)
 
 
 def test_what_json_names_is_found() -> None:

@@ -62,7 +62,8 @@ class MemoryState:
 
     async def put(self, execution: str, values: Mapping[str, bytes]) -> None:
         if self._ledger.takes(execution):
-            self.rows.at(execution).values.update(values)
+            stored = self.rows.at(execution).values
+            stored.update({hash: data for hash, data in values.items() if hash not in stored})
 
     async def get(self, execution: str, hashes: Sequence[str]) -> dict[str, bytes]:
         of = self.rows.executions.get(execution)

@@ -192,10 +192,14 @@ class RedisState:
 
     async def bury(self, execution: str, keep: Iterable[str], until: float) -> None:
         milliseconds = max(1, round((until - self._clock()) * 1000))
-        kept, unindexed = pack(list(keep)), pack([])
+        kept = list(keep)
+        parts = [kept[start : start + _SWEEP] for start in range(0, len(kept), _SWEEP)]
+        unindexed = pack([])
         while True:
+            part = pack(parts.pop() if parts else [])
+            more = "more" if parts else ""
             left = await self._client.script(
-                load("bury"), (of(execution),), milliseconds, _SWEEP, kept, unindexed
+                load("bury"), (of(execution),), milliseconds, _SWEEP, unindexed, part, more
             )
             if left == 1:
                 break

@@ -12,6 +12,7 @@ from rune.backends.sqlite.looking import Looking
 from rune.backends.sqlite.rows import SqliteRows
 from rune.backends.sqlite.timers import Timers
 from rune.core.holding import Holding, Standing
+from rune.core.ids import CHILD
 from rune.core.ledger import Ledger
 from rune.core.operations import Answer, Arrival, BarrierView, Commit, Lease, MergeView, Place, Seed, Timer
 from rune.core.rows import ExecutionRow
@@ -24,10 +25,10 @@ _ALL = -1
 _LATELY = 10_000
 """Endings that are still news."""
 
-_UNSTARTED = """
+_UNSTARTED = f"""
     SELECT id FROM execution
     WHERE buried = 0
-      AND substr(id, 1, 6) <> 'child_' -- whoever calls it starts it again
+      AND substr(id, 1, {len(CHILD)}) <> '{CHILD}' -- whoever calls it starts it again
       AND id NOT IN (SELECT execution FROM timer)
       AND id NOT IN (SELECT execution FROM parked)
       AND id NOT IN (SELECT coalesce(json_extract(CAST(body AS TEXT), '$.execution_id'), '')

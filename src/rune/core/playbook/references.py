@@ -7,21 +7,17 @@ from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import Any
 
-from rune.core.errors import NodeError
+from rune.core.references import STORE, reference
 
 __all__ = [
     "LARGE",
     "MANY",
-    "STORE",
-    "hash_of",
-    "hashes_in",
     "is_manifest",
     "is_result_ref",
     "is_sink",
     "manifest",
     "part",
     "preview",
-    "reference",
     "result_ref",
     "results_in",
     "starts_as_reference",
@@ -31,35 +27,11 @@ LARGE = 64 * 1024
 """Bytes of JSON over which a result is stored by itself."""
 MANY = 1000
 """Results of a loop over which they are stored in parts; shards over which they are not named one by one."""
-STORE = "rune"
-"""The store of values that the engine keeps with an execution."""
 
-_SCHEME = f"{STORE}:"
-_REFERENCE = re.compile(rf'"{_SCHEME}([0-9a-f]{{40}})"'.encode())
-_BEGINNING = f'{{"kind":"result_ref","ref":"{_SCHEME}'.encode()
+_BEGINNING = f'{{"kind":"result_ref","ref":"{reference("")}'.encode()
 _RESULT = re.compile(re.escape(_BEGINNING) + b"([0-9a-f]{40})")
 _TEXT, _ELEMENTS, _FIELDS, _DEPTH = 80, 3, 10, 3
 """What a preview shows of a text, a list and an object, and how deep."""
-
-
-def reference(hash: str) -> str:
-    """The name of a stored value."""
-    return f"{_SCHEME}{hash}"
-
-
-def hash_of(reference: str) -> str:
-    """The hash of the value that a reference names."""
-    hash = reference.removeprefix(_SCHEME)
-    if not _REFERENCE.fullmatch(f'"{_SCHEME}{hash}"'.encode()) or not reference.startswith(_SCHEME):
-        raise NodeError(
-            f"{reference[:100]!r} is no reference of the form {_SCHEME}<hash>", "REFERENCE_INVALID"
-        )
-    return hash
-
-
-def hashes_in(data: bytes) -> set[str]:
-    """The hashes of all values that JSON names."""
-    return {found.decode() for found in _REFERENCE.findall(data)}
 
 
 def results_in(data: bytes) -> set[str]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
 
-from rune.core.playbook.references import hash_of
+from rune.core.references import hash_of
 from rune.master.problems import answers, not_found
 from rune.master.results import find_value
 from rune.master.routes.executions import existing
