@@ -105,7 +105,8 @@ class Embedded:
         """Open on a SQLite file, or in memory when `database` is None.
 
         `credentials` resolves references in place of the settings', and `services` is what nodes share. One
-        that is `held` takes no Tasks until `taking` is set: so whoever listens misses nothing.
+        that is `held` takes no Tasks until `taking` is set, and tells of the ends of called executions,
+        too: so whoever listens misses nothing.
         """
         if database is None:
             from rune.backends.memory import MemoryBroker, MemoryState

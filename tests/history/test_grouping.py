@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from rune.core.errors import ConflictError, InfrastructureError
 from rune.history.grouping import Grouped
 
 
 async def test_those_who_come_while_others_are_served_share_a_turn() -> None:
     turns: list[list[int]] = []
-    served = asyncio.Event()
+    entered, served = asyncio.Event(), asyncio.Event()
 
     async def work(questions: list[int]) -> list[int]:
         turns.append(questions)
+        entered.set()
         if len(turns) == 1:
             await served.wait()
         return [question * 2 for question in questions]
 
     grouped = Grouped(work, most=3)
     first = asyncio.ensure_future(grouped.ask(1))
-    await asyncio.sleep(0.01)
+    await entered.wait()
     others = [asyncio.ensure_future(grouped.ask(n)) for n in range(2, 7)]
     await asyncio.sleep(0)
     served.set()
@@ -57,22 +56,26 @@ async def test_an_outage_is_told_to_all_without_asking_again() -> None:
 
 
 async def test_whoever_leaves_keeps_nobody_from_their_answer() -> None:
+    entered, served = asyncio.Event(), asyncio.Event()
+
     async def work(questions: list[int]) -> list[int]:
-        await asyncio.sleep(0.01)
+        entered.set()
+        await served.wait()
         return questions
 
     grouped = Grouped(work)
     leaving = asyncio.ensure_future(grouped.ask(1))
     staying = asyncio.ensure_future(grouped.ask(2))
-    await asyncio.sleep(0)
+    await entered.wait()
     leaving.cancel()
+    served.set()
     assert await staying == 2
 
 
-async def test_a_bug_leaves_nobody_waiting() -> None:
+async def test_a_bug_is_told_to_all_who_asked() -> None:
     async def work(questions: list[int]) -> list[int]:
         raise ZeroDivisionError
 
     grouped = Grouped(work)
-    with pytest.raises(asyncio.CancelledError):
-        await grouped.ask(1)
+    answers = await asyncio.gather(*(grouped.ask(n) for n in range(3)), return_exceptions=True)
+    assert [type(answer) for answer in answers] == [ZeroDivisionError] * 3

@@ -43,7 +43,7 @@ class Grouped(Generic[A, B]):
                         await self._answer([each])
         finally:
             self._turn = None
-            # Nobody is left waiting, whatever has happened.
+            # Nobody is left waiting when we are stopped.
             left, self._coming = self._coming, []
             for _, future in (*some, *left):
                 future.cancel()
@@ -51,13 +51,12 @@ class Grouped(Generic[A, B]):
     async def _answer(self, some: list[tuple[A, asyncio.Future[B]]]) -> bool:
         try:
             answers = await self._work([question for question, _ in some])
-        except RuneError as error:
-            if len(some) > 1 and not isinstance(error, InfrastructureError):
+        except Exception as error:  # noqa: BLE001 - whoever asked is told, whatever it is
+            if len(some) > 1 and isinstance(error, RuneError) and not isinstance(error, InfrastructureError):
                 return False
             for _, future in some:
                 if not future.done():
-                    # Each its own, for each caller adds its own traceback.
-                    future.set_exception(type(error)(*error.args))
+                    future.set_exception(error)
             return True
         for (_, future), answer in zip(some, answers, strict=True):
             # Whoever asked may have gone.
