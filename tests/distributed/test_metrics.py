@@ -63,8 +63,8 @@ def test_a_worker_and_a_scheduler_tell_what_they_did(crew: Fleet) -> None:
         client.result(execution)
         crew.is_buried(execution)
     client.send(b'{"workflow_id": "w", "execution_id": "e", "current_node": "n", "accumulated_context": {}}')
-    # Each wait is two Tasks: it falls asleep, and wakes. At an aggregator items arrive, then it opens.
-    tasks = 2 * (4 + 2 * 3 + 3 + 1) + 1
+    # Each wait is two Tasks: it falls asleep, then it wakes and arrives at the aggregator. That opens with another.
+    tasks = 2 * (4 + 2 * 3 + 1) + 1
     client.wait(lambda: numbers(here)["rune_tasks_handled_total"] >= tasks)
     client.wait(lambda: numbers(here)["rune_unconfirmed_messages"] == 0)
 
@@ -79,7 +79,7 @@ def test_a_worker_and_a_scheduler_tell_what_they_did(crew: Fleet) -> None:
     assert (worker["rune_steps_total sleep wait"], worker["rune_steps_total done wait"]) == (6, 6)
     assert worker["rune_steps_total failed nap"] == 2
     assert worker["rune_state_call_duration_seconds_count"] > 10
-    assert worker["rune_published_messages_total"] > 20
+    assert worker["rune_published_messages_total"] > 15
     assert (worker["rune_broker_up"], worker["rune_state_up"]) == (1, 1)
     assert worker["process_resident_memory_bytes"] > 1e6
     assert any(name.startswith("rune_build_info") for name in worker)
