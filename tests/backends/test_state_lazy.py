@@ -53,7 +53,8 @@ async def read(state: State, number: int, extend: Extend, place: Place = ROOT) -
     """The source was read on; asking twice is asking once."""
     first = await ask(state, f"r{number}", Record(b"%d" % number), extend, place=place, reads="b")
     again = await ask(state, f"r{number}", Record(b"%d" % number), extend, place=place, reads="b")
-    assert (again.refill, again.release) == (first.refill, first.release)
+    told = (first.refill, first.reads, first.refill_task, first.release)
+    assert (again.refill, again.reads, again.refill_task, again.release) == told
     return first
 
 
@@ -80,6 +81,8 @@ async def test_it_is_read_on_by_one_once_all_are_published(state: State) -> None
     await read(state, 0, portion(0, 3))
     first, second, third = await leave(state, 0), await leave(state, 1), await leave(state, 2)
     assert (first.refill, second.refill, third.refill) == ((2, 3), (3, 3), None)
+    assert not first.reads, "there is no room to read for"
+    assert not second.reads, "there is nothing to publish"
     assert second.refill_task == b"portion 0"
     assert first.progress == Progress(1, None, 0, 0)
     assert third.release is None, "there may be more"
@@ -93,12 +96,51 @@ async def test_it_is_read_on_by_one_once_all_are_published(state: State) -> None
     assert [item for item, _ in await state.slots(E, "b", 0, 10)] == [0, 1, 2, 3]
 
 
+async def test_while_there_is_room_it_is_read_on_at_once(state: State) -> None:
+    await opened(state, window=5)
+    first = await read(state, 0, portion(0, 2))
+    assert (first.refill, first.reads, first.refill_task) == ((0, 2), True, b"portion 0")
+    second = await read(state, 1, portion(1, 2))
+    assert (second.refill, second.reads, second.refill_task) == ((2, 4), True, b"portion 1")
+    third = await read(state, 2, portion(2, 2))
+    assert (third.refill, third.reads) == ((4, 5), False), "one of them has to wait"
+    assert await read(state, 3, portion(3, 2)) == Answer(), "nobody was told to read that"
+
+
+async def test_who_was_told_to_publish_and_to_read_is_told_so_again(state: State) -> None:
+    await opened(state, window=4)
+    await read(state, 0, portion(0, 2))
+    await read(state, 1, portion(1, 1))
+    await leave(state, 0)
+    late = await ask(state, "r0", Record(b"0"), portion(0, 2), reads="b")
+    assert (late.refill, late.reads) == ((0, 2), True)
+    assert late.refill_task == b"portion 1", "from which those before can be found"
+
+
+async def test_reading_ahead_is_bounded_by_the_window(state: State) -> None:
+    """As without a limit of one's own: portions of 4,096, and 16,384 items in flight."""
+    await opened(state, window=16_384)
+    told = [await read(state, number, portion(number, 4096)) for number in range(5)]
+    assert [answer.reads for answer in told] == [True, True, True, False, False]
+    assert [answer.refill for answer in told[2:]] == [(8192, 12288), (12288, 16384), None]
+
+
+async def test_two_read_at_no_time(state: State) -> None:
+    await opened(state, window=3)
+    await read(state, 0, portion(0, 1))
+    assert (await leave(state, 0)).refill is None
+    late = await ask(state, "r0", Record(b"0"), portion(0, 1), reads="b")
+    assert (late.refill, late.reads) == ((0, 1), True), "what it was told before"
+    answer = await read(state, 1, portion(1, 0, ended=True))
+    assert (answer.refill, answer.release) == (None, b"all known")
+
+
 async def test_an_empty_portion_has_it_read_on(state: State) -> None:
     await opened(state)
     answer = await read(state, 0, portion(0, 0))
     assert (answer.refill, answer.refill_task) == ((0, 0), b"portion 0")
     answer = await read(state, 1, portion(1, 1))
-    assert (answer.refill, answer.refill_task) == ((0, 1), b"portion 1")
+    assert (answer.refill, answer.reads, answer.refill_task) == ((0, 1), True, b"portion 1")
 
 
 async def test_an_empty_source_closes_it(state: State) -> None:
@@ -119,9 +161,10 @@ async def test_an_end_that_is_read_late_closes_it(state: State) -> None:
 async def test_an_end_that_is_read_early_leaves_it_to_the_last_item(state: State) -> None:
     await opened(state)
     answer = await read(state, 0, portion(0, 1))
-    assert answer.refill == (0, 1)
-    late = await read(state, 1, portion(1, 0, ended=True))
-    assert (late.refill, late.release) == (None, None), "nobody was told to read it"
+    assert (answer.refill, answer.reads) == ((0, 1), True)
+    early = await read(state, 1, portion(1, 0, ended=True))
+    assert (early.refill, early.release) == (None, None)
+    assert (await leave(state, 0)).release == b"all known"
 
 
 @pytest.mark.parametrize("need_success", [True, False])
@@ -210,9 +253,10 @@ async def test_in_an_item_that_failed_it_ends_with_what_it_has(
     state: State, operations: tuple[Operation, ...]
 ) -> None:
     await failing_item(state)
-    assert (await read(state, 0, portion(0, 1), OUTER)).refill == (0, 1)
+    assert (await read(state, 0, portion(0, 2), OUTER)).refill == (0, 2)
     await ask(state, "other", Settle(-1, error=b'"no"'), place=OUTER)
-    assert (await leave(state, 0, place=OUTER)).refill == (1, 1), "its items end one by one"
+    assert (await leave(state, 0, place=OUTER)).refill == (2, 2), "its items end one by one"
+    assert (await leave(state, 1, place=OUTER)).refill is None
     answer = await ask(state, "r1", *operations, place=OUTER, reads="b")
     assert (answer.dropped, answer.release, answer.refill) == (True, b"release", None)
     again = await ask(state, "r1", *operations, place=OUTER, reads="b")

@@ -33,7 +33,7 @@ async def test_seeding_again_changes_nothing(state: State, clock: Clock) -> None
     await leased(state, clock, "running")
     await state.apply(E, [Commit("ran", ROOT, [Record(b"found")])])
     for _ in range(2):
-        await state.seed(E, [Seed("s", ROOT, b"one"), Seed("ran", ROOT, b"seeded")])
+        await state.seed(E, [Seed(step, ROOT, b"one") for step in ("s", "ran", "running")])
     await state.seed(E, [Seed("s", ROOT, b"another")])
     assert await leased(state, clock, "s") == Lease(record=b"one")
     assert await leased(state, clock, "ran") == Lease(record=b"found")

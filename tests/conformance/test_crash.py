@@ -142,6 +142,16 @@ LAZY = flow(
 )
 LAZY["nodes"][0]["retry"] = {"attempts": 2, "delay": 10}
 
+LAZY_AHEAD = flow(
+    [
+        node("s", "stream", of=[[1, 2], [3], [], [4]]),
+        node("nap", "wait", amount=5),
+        node("each", "effect", of="$item"),
+        node("g", "aggregator", collect="$item"),
+    ],
+    "s > nap > each > g",
+)
+
 LAZY_INSIDE = flow(
     [
         node("s", "stream", of=[["a", "b"]], window=1),
@@ -175,6 +185,7 @@ FLOWS: dict[str, tuple[dict[str, Any], Any]] = {
     "halted": (HALTED, None),
     "fail fast": (FAIL_FAST, [1, 2]),
     "lazy": (LAZY, None),
+    "lazy ahead": (LAZY_AHEAD, None),
     "lazy inside": (LAZY_INSIDE, None),
     "unreadable": (UNREADABLE, None),
     "calls": (CALLS, [1]),

@@ -15,7 +15,7 @@ from rune.core.operations import Answer, Arm, ArriveAt, End, Ending, Open, Opera
 from rune.core.outcome import Arrive, Done, Failed, FanOut, Join, Outcome, Policy, Sleep, Source
 from rune.core.plan import pass_on, plan, simply
 from rune.core.scope import unwrapped
-from rune.core.step import Follow, Limits, Snapshot, Step
+from rune.core.step import Follow, Limits, Snapshot, Step, followed
 from tests.core.graphs import (
     NOW,
     Choice,
@@ -197,6 +197,14 @@ def test_whoever_closed_something_publishes_it_again_though_it_is_gone() -> None
     _, follow = drive(step(graph("a"), "a"), Done(raw(1)), answer)
     assert follow.tasks == [task, msgspec.structs.replace(task, cursor=(4, 8))]
     assert (follow.dropped, follow.answer.ending) == (True, ending)
+
+
+def test_items_are_published_and_a_source_is_read_on_by_a_task_each() -> None:
+    task = Task(workflow_id="w", execution_id="exec", current_node="s", accumulated_context={})
+    both = Answer(refill=(4, 8), reads=True, refill_task=encode(task))
+    assert [made.cursor for made in followed(both).tasks] == [(4, 8), (8, 8)]
+    one = Answer(refill=(8, 8), refill_task=encode(task))
+    assert [made.cursor for made in followed(one).tasks] == [(8, 8)]
 
 
 def test_simply_asks_once() -> None:

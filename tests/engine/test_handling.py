@@ -279,6 +279,22 @@ async def test_failing_a_batch_fails_its_items_and_what_follows_them_runs() -> N
     await bench.engine.fail(bench.take("b").task, EngineError("lost", "DEAD_LETTER"))
     gathered = (await bench.final(await bench.run()))["$g"]
     assert [slot["error"]["code"] for slot in gathered["aggregated"]] == ["DEAD_LETTER"] * 2
+    told = [status for status in bench.broker.statuses if status.node_id == "b"]
+    assert [(status.status, status.lineage_stack[-1].item_index) for status in told] == [
+        ("failed", 0),
+        ("failed", 1),
+    ]
+    assert all(status.error is not None and status.error.code == "DEAD_LETTER" for status in told)
+
+
+async def test_nothing_is_told_of_a_task_whose_execution_has_ended() -> None:
+    bench = Bench("a > b")
+    await bench.start()
+    task = bench.take().task
+    assert await bench.engine.fail(task, EngineError("lost", "DEAD_LETTER"))
+    bench.broker.statuses.clear()
+    assert not await bench.engine.fail(task, EngineError("lost", "DEAD_LETTER"))
+    assert bench.broker.statuses == []
 
 
 async def test_failing_an_item_of_a_window_makes_room_for_the_next() -> None:

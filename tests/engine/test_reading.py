@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -10,9 +10,11 @@ import pytest
 
 from rune.core.errors import ErrorInfo
 from rune.core.ids import derive
-from rune.core.messages import Task
+from rune.core.messages import Task, encode
 from rune.core.node import NodeType, Portion, Role, StepContext
 from rune.core.outcome import FanOut, Outcome, Source
+from rune.core.ports import Delivery
+from rune.engine import reading
 from rune.engine.fanout import CHUNK
 from rune.engine.seeding import edits_of
 from rune.settings import Settings
@@ -29,6 +31,7 @@ class Reader:
     def __init__(self, *portions: Any) -> None:
         self.portions = portions
         self.asked: list[tuple[Any, int, int]] = []
+        self.described: list[Any] = []
 
     async def close(self) -> None:
         """Nothing to close."""
@@ -44,15 +47,16 @@ class Lazy(NodeType, kw_only=True):
     signs: ClassVar = True
 
     window: int = 0
+    described: Any = None
 
     async def run(self, context: StepContext) -> Outcome:
-        return FanOut(Source(lazy={"of": "the test"}), window=self.window)
+        return FanOut(Source(lazy=self.described or {"of": "the test"}), window=self.window)
 
     async def read(
         self, context: StepContext, source: Mapping[str, Any], position: Any, index: int, wanted: int
     ) -> Portion:
-        assert source == {"of": "the test"}
         reader: Reader = context.service("reader")
+        reader.described.append(source)
         reader.asked.append((position, index, wanted))
         portion: Any = reader.portions[(position or {"at": 0})["at"]]
         if isinstance(portion, Callable):  # type: ignore[arg-type]
@@ -65,11 +69,18 @@ def more(*items: Any, at: int = 0, **rest: Any) -> Portion:
     return Portion(list(items), {"at": at} if at else None, **rest)
 
 
-def bench_of(*portions: Any, window: int = 0, settings: Settings | None = None) -> tuple[Bench, Reader]:
+def bench_of(
+    *portions: Any,
+    window: int = 0,
+    settings: Settings | None = None,
+    described: Any = None,
+    collect: str = "$item",
+) -> tuple[Bench, Reader]:
     reader = Reader(*portions)
+    split = node("s", Lazy, window=window, described=described)
     bench = Bench(
         "s > b > g",
-        nodes=(node("s", Lazy, window=window), node("b", Plain), node("g", Aggregator, collect="$item")),
+        nodes=(split, node("b", Plain), node("g", Aggregator, collect=collect)),
         settings=settings,
         credentials={"mail": {"password": SECRET}},
         services={"reader": lambda: reader},
@@ -89,6 +100,7 @@ async def test_each_portion_begins_where_the_one_before_ended() -> None:
     bench, reader = bench_of(more(1, 2, at=1), more(at=2), more(3))
     found = await bench.run_through()
     assert found["$g"]["aggregated"] == [1, 2, 3]
+    assert reader.described == [{"of": "the test"}] * 3
     wanted = CHUNK
     assert reader.asked == [(None, 0, wanted), ({"at": 1}, 2, wanted), ({"at": 2}, 2, wanted)]
 
@@ -124,6 +136,76 @@ async def test_what_is_no_portion_fails_the_join(portion: Any, says: str) -> Non
     error = await failure(bench)
     assert says in error.message
     assert error.node == "s"
+
+
+# --- sizes ---
+
+
+async def test_items_may_be_more_together_than_one_may_be() -> None:
+    bench, _ = bench_of(more(*["x" * 300] * 10), settings=Settings(max_value=1000), collect="$index")
+    found = await bench.run_through()
+    assert found["$g"]["count"] == 10
+
+
+async def test_an_item_that_is_too_large_fails_the_join() -> None:
+    bench, _ = bench_of(more("small", "x" * 1000), settings=Settings(max_value=1000))
+    error = await failure(bench)
+    assert (error.code, error.node) == ("VALUE_TOO_LARGE", "s")
+    assert "an item that was read is 1,002 bytes" in error.message
+    assert "RUNE_MAX_VALUE" in error.message
+
+
+async def test_there_is_a_limit_to_what_is_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_LARGEST", 2000)
+    bench, _ = bench_of(more(*["x" * 300] * 10), settings=Settings(max_value=1000))
+    error = await failure(bench)
+    assert (error.code, error.message) == (
+        "PORTION_TOO_LARGE",
+        "read 3,031 bytes at once; read fewer items at a time",
+    )
+
+
+async def test_a_position_of_any_size_comes_back_and_does_not_travel() -> None:
+    columns = ["c" * 100] * 1000
+    bench, reader = bench_of(
+        Portion([1], {"at": 1, "columns": columns}), Portion([2], {"at": 2, "columns": columns}), more(3)
+    )
+    largest = largest_message(bench)
+    found = await bench.run_through()
+    assert found["$g"]["aggregated"] == [1, 2, 3]
+    assert [position for position, _, _ in reader.asked[1:]] == [
+        {"at": at, "columns": columns} for at in (1, 2)
+    ]
+    assert largest() < 10_000
+
+
+async def test_a_position_that_is_larger_than_any_value_is_refused() -> None:
+    bench, _ = bench_of(Portion([1], {"at": 1, "to": "x" * 1000}), settings=Settings(max_value=1000))
+    error = await failure(bench)
+    assert (error.code, error.message[:27]) == ("VALUE_TOO_LARGE", "the position in its source ")
+
+
+async def test_a_description_of_any_size_is_read_whole_and_does_not_travel() -> None:
+    parts = [{"ref": f"rune:{n:040x}", "count": 1000, "bytes": 9999} for n in range(4000)]
+    bench, reader = bench_of(more(1, at=1), more(2), described={"parts": parts})
+    largest = largest_message(bench)
+    found = await bench.run_through()
+    assert found["$g"]["aggregated"] == [1, 2]
+    assert reader.described == [{"parts": parts}] * 2
+    assert largest() < 10_000
+
+
+def largest_message(bench: Bench) -> Callable[[], int]:
+    """Begin to look at what is published; what is returned says how large the largest of it was."""
+    sizes: list[int] = []
+    finish = bench.broker.finish
+
+    async def look(delivery: Delivery, tasks: Sequence[Task] = ()) -> None:
+        sizes.extend(len(encode(task)) for task in tasks)
+        await finish(delivery, tasks)
+
+    bench.broker.finish = look  # type: ignore[method-assign]
+    return lambda: max(sizes)
 
 
 async def test_secrets_among_the_items_are_masked() -> None:

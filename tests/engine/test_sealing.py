@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from rune.core.errors import ErrorInfo, NodeError
+from rune.core.errors import EngineError, ErrorInfo, NodeError
 from rune.core.expressions import ExpressionError, compile_expression
 from rune.core.outcome import Arrive, Done, Failed, FanOut, Join, Outcome, Sleep, Source
 from rune.core.secrets import Mask
@@ -23,6 +23,11 @@ MASK.learn({"password": "hunter2"})
 def holding(type: Any = Plain) -> Node:
     """A node with a credential."""
     return msgspec.structs.replace(node("a", type), credentials="mail")
+
+
+def undecided(**fields: Any) -> Node:
+    """A node whose outcome is recorded."""
+    return msgspec.structs.replace(node("a"), deterministic=False, **fields)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +45,24 @@ def test_every_outcome_of_a_node_with_a_credential_is_masked(type: Any, outcome:
     assert b"***" in kept
     assert b"hunter2" not in kept
     assert decode_outcome(kept)
+
+
+def test_what_a_node_sets_is_masked() -> None:
+    made = sealed(undecided(credentials="mail"), Done(1, sets={"sent": ["hunter2"]}), MASK.data)
+    assert isinstance(made, Done)
+    assert made.sets == {"sent": ["***"]}
+
+
+def test_a_node_that_is_not_recorded_may_set_nothing() -> None:
+    with pytest.raises(EngineError, match="sets variables") as raised:
+        sealed(node("a"), Done(1, sets={"x": 1}), MASK.data)
+    assert raised.value.code == "NODE_OUTCOME"
+    assert sealed(node("a"), Done(1, sets={}), MASK.data)
+
+
+def test_a_node_may_not_set_what_json_cannot_hold() -> None:
+    with pytest.raises(NodeError, match="returned"):
+        sealed(undecided(), Done(1, sets={"x": math.nan}), MASK.data)
 
 
 def test_a_node_without_a_credential_is_not_searched() -> None:

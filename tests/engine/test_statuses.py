@@ -8,6 +8,7 @@ import pytest
 
 from rune.core.context import Ref
 from rune.core.errors import ErrorInfo
+from rune.core.ids import content_hash
 from rune.core.messages import NodeStatusMessage
 from rune.core.operations import Answer, Progress
 from rune.core.outcome import Arrive, Done, Failed, FanOut, Join, Outcome, Sleep, Source
@@ -32,7 +33,9 @@ class Desk:
         """What is told of a step that came out so."""
         attempt = Attempt(outcome or Failed(ERROR), NOW - 0.25, retry_in)
         counted = None if retry_in is not None else outcome
-        self.statuses.concluded([AT], [attempt], [Follow(outcome=counted, answer=Answer(**answer))])
+        answered = Answer(**answer)
+        follow = Follow(outcome=counted, answer=answered, turn=answered.turn)
+        self.statuses.concluded([AT], [attempt], [follow])
         told, self.broker.statuses = self.broker.statuses, []
         assert len(told) <= 1
         return told[0] if told else None
@@ -68,6 +71,19 @@ def test_a_stored_output_is_told_by_where_it_is(desk: Desk) -> None:
     ref = Ref("h", 100_000, "$a")
     status = desk.told(Done(None, refs=(ref,)))
     assert (status.output, status.output_ref) == (None, ref)
+
+
+def test_what_a_step_set_is_told_with_its_turn(desk: Desk) -> None:
+    status = desk.told(Done(raw(1), sets={"x": [1]}), turn=3)
+    assert (status.sets.turn, plain(status.sets.values), status.sets.ref) == (3, {"x": [1]}, None)
+    assert desk.told(Done(raw(1))).sets is None
+
+
+def test_much_that_a_step_set_is_told_by_where_it_is(desk: Desk) -> None:
+    much = {"x": "x" * 100_000}
+    status = desk.told(Done(raw(1), sets=much), turn=3)
+    data = bytes(raw(much))
+    assert (status.sets.values, status.sets.ref) == (None, Ref(content_hash(data), len(data)))
 
 
 def test_failure_has_the_error(desk: Desk) -> None:

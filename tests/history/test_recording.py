@@ -13,7 +13,7 @@ from msgspec import Raw
 from rune.core.context import Ref
 from rune.core.errors import ErrorInfo
 from rune.core.ids import content_hash, derive
-from rune.core.messages import CompletionMessage, Frame, NodeStatusMessage
+from rune.core.messages import CompletionMessage, Frame, NodeStatusMessage, Sets
 from rune.history import History, open_history
 from rune.history.executions import NewExecution
 from rune.history.items import Split
@@ -116,6 +116,26 @@ async def test_large_outputs_are_kept_apart(history: History) -> None:
     assert (b.output_hash, b.output_size) == ("f00", 100_000)
     assert await history.values.get(EXECUTION, "f00") == b'"stored"'
     assert await history.values.missing(EXECUTION, ["f00", "f01"]) == ["f01"]
+
+
+async def test_what_steps_set_is_kept_with_its_turn(history: History) -> None:
+    small, large = Raw(b'{"x":"\\u0000\xc3\xa9"}'), Raw(msgspec.json.encode({"x": "x" * 5000}))
+    told = [
+        status("a", "success", output=1, sets=Sets(3, small)),
+        status("b", "failed", output=1, handled=True, sets=Sets(1, large)),
+        status("c", "success", output=1, sets=Sets(2, ref=Ref("f00", 100_000))),
+        status("d", "success", output=1),
+    ]
+    await history.recording.record(told, (), {(EXECUTION, "f00"): b'{"x":1}'})
+    found = {step.step: step for step in await history.steps.scan(EXECUTION)}
+    assert {id: step.turn for id, step in found.items()} == {"a": 3, "b": 1, "c": 2, "d": None}
+    assert (found["a"].sets, found["a"].sets_hash) == (small, None)
+    assert (found["b"].sets, found["b"].sets_hash) == (None, content_hash(bytes(large)))
+    assert await history.values.get(EXECUTION, found["b"].sets_hash or "") == bytes(large)
+    assert (found["c"].sets_hash, found["c"].sets_size) == ("f00", 100_000)
+    assert found["d"].sets is None
+    assert sorted(await history.steps.setters(EXECUTION)) == ["a", "b", "c"]
+    assert await history.steps.setters("another") == []
 
 
 async def test_the_end_settles_what_is_still_open(history: History) -> None:

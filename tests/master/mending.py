@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,23 +12,24 @@ import msgspec
 from msgspec import Raw
 
 from rune.core.errors import NodeError
-from rune.core.node import StepContext
+from rune.core.node import NodeType, StepContext
 from rune.core.outcome import Done, Outcome
+from rune.core.ports import Delivery
 from rune.core.registry import Registry
 from rune.core.workflow import Workflow
 from rune.credentials import Credentials
 from rune.engine import Engine
 from rune.engine.running import Runner
-from rune.formats.graph import compile_workflow
+from rune.formats.definition import compile_definition
 from rune.history import History, open_history
 from rune.history.executions import Execution, NewExecution
 from rune.master.redrive import Prepared, Redriving
 from rune.master.standing import Wish
 from rune.master.steering import Steering
-from rune.nodes import SERVICES, load_builtin
+from rune.nodes import FAMILIES, SERVICES, load_builtin
 from rune.scheduler import Scheduler
 from tests.conformance.backends import Memory
-from tests.conformance.faults import FaultyBroker, FaultyState
+from tests.conformance.faults import Crash, FaultyBroker, FaultyState
 from tests.conformance.harness import GENEROUS
 from tests.conformance.inside import Inside, _Worker
 from tests.conformance.nodes import TYPES, Boom, Digest, Effect, Note, World
@@ -88,6 +89,24 @@ class Digested(Digest, kw_only=True):
         return await super().run(context)
 
 
+class Setter(NodeType, kw_only=True):
+    """Sets variables of the execution, and shows those that it found; may fail as `boom` does."""
+
+    name: ClassVar = "setter"
+
+    sets: dict[str, Any] | None = None
+    when: bool = False
+    mends: bool = False
+
+    async def run(self, context: StepContext) -> Outcome:
+        world: Workshop = context.service("world")
+        found = await context.variables()
+        if self.when and (world.broken or not self.mends):
+            raise NodeError("not yet", "BOOM")
+        world.done[context.node_id, context.step] += 1
+        return Done({"found": found}, sets=self.sets)
+
+
 class Workshop(World):
     """A world in which things can be mended."""
 
@@ -98,13 +117,27 @@ class Workshop(World):
         """How often each node's effect succeeded in each step."""
 
 
-OURS = {"boom": Fragile, "effect": Flaky, "note": Noted, "digest": Digested}
-REGISTRY = Registry([*load_builtin(), *(t for t in TYPES if t.name not in OURS), *OURS.values()])
+OURS = {"boom": Fragile, "effect": Flaky, "note": Noted, "digest": Digested, "setter": Setter}
+PLAYBOOKS = [type for folder in FAMILIES.values() for type in load_builtin(folder)]
+REGISTRY = Registry([*load_builtin(), *PLAYBOOKS, *(t for t in TYPES if t.name not in OURS), *OURS.values()])
 
 
 def compiled(definition: Mapping[str, Any]) -> Workflow:
     """The workflow of a definition."""
-    return compile_workflow(definition, REGISTRY, definition=msgspec.json.encode(definition))
+    return compile_definition(msgspec.json.encode(definition), REGISTRY)
+
+
+class _Attended(FaultyState):
+    """Forgets nothing that a recorder that keeps up would have read by then."""
+
+    async def bury(self, execution: str, *arguments: Any) -> None:
+        rig = self._rig
+        assert isinstance(rig, Mending)
+        await rig.fetch()
+        found = await rig.backend.state.variables(execution)
+        if found:
+            rig.variables[execution] = {name: msgspec.json.decode(data) for name, data in found.items()}
+        await self.__getattr__("bury")(execution, *arguments)
 
 
 class Mending(Inside):
@@ -116,10 +149,15 @@ class Mending(Inside):
         super().__init__(Memory(), settings=GENEROUS, **manner)
         self.world = Workshop()
         self.history = history
-        self._recorded = 0
+        self.ahead = ""
+        """A node whose steps, and those that they lead to, go before all others."""
+        self.variables: dict[str, dict[str, Any]] = {}
+        """Those of executions, when they had ended."""
+        self._recorded = self._fetched = 0
+        self._values: dict[tuple[str, str], bytes] = {}
 
     def _build(self) -> None:
-        self.state = FaultyState(self)  # type: ignore[assignment]
+        self.state = _Attended(self)  # type: ignore[assignment]
         self.broker = FaultyBroker(self)  # type: ignore[assignment]
         services = {**SERVICES, "world": lambda: self.world}
         self._runner = Runner(self.settings, self.clock, services, Credentials(None))
@@ -129,13 +167,19 @@ class Mending(Inside):
         self.runtime = Steering(self.engine, self.state, self.broker)
         self.redriving = Redriving(self.history, self.runtime)  # type: ignore[arg-type]
 
+    def _choose(self, most: int) -> list[Delivery]:
+        for at, delivery in enumerate(self.inbox):
+            if self.ahead and self.ahead in (delivery.task.current_node, delivery.task.from_node):
+                return [self.inbox.pop(at)]
+        return super()._choose(most)
+
     async def first(self, definition: Mapping[str, Any], input: Any = None) -> Execution:
         """Run a workflow for the first time."""
         flow = compiled(definition)
         given = Raw(msgspec.json.encode(input if input is not None else {}))
         new = NewExecution(id=self.name(), definition=flow.definition.decode(), input=given)
         await self.history.executions.create(new)
-        await self.runtime.start(flow, new.id, {"$trigger": given})
+        await self._begin(lambda: self.runtime.start(flow, new.id, {"$trigger": given}))
         return await self.ended(new.id)
 
     async def again(self, parent: Execution, wish: Wish | None = None, **how: Any) -> Execution:
@@ -158,10 +202,22 @@ class Mending(Inside):
         """Store an execution and start it."""
         new = prepared.new
         execution = await self.history.executions.create(new)
-        seeds = self.redriving.seeds_of(execution, prepared.flow)
         values = {"$trigger": new.input or Raw(b"{}")}
-        await self.runtime.start(prepared.flow, new.id, values, root=new.root, seeds=seeds)
+
+        def start() -> Awaitable[None]:
+            seeds = self.redriving.seeds_of(execution, prepared.flow)
+            return self.runtime.start(prepared.flow, new.id, values, root=new.root, seeds=seeds)
+
+        await self._begin(start)
         return execution
+
+    async def _begin(self, start: Callable[[], Awaitable[None]]) -> None:
+        """Start an execution, as often as it takes."""
+        while True:
+            try:
+                return await start()
+            except Crash:
+                await self.restart()
 
     async def ended(self, execution: str) -> Execution:
         """Run it to its end, and see that the history knows."""
@@ -174,19 +230,25 @@ class Mending(Inside):
 
     async def record(self) -> None:
         """Store what was told since the last time."""
+        await self.fetch()
         statuses = self.statuses[self._recorded :]
         self._recorded = len(self.statuses)
-        values: dict[tuple[str, str], bytes] = {}
-        for status in statuses:
-            ref = status.output_ref
-            if ref is not None:
-                found = await self.runtime.values(status.execution_id, [ref.hash])
-                values |= {(status.execution_id, hash): data for hash, data in found.items()}
+        values, self._values = self._values, {}
         await self.history.recording.record(statuses, self.completions, values)
+
+    async def fetch(self) -> None:
+        """Read what was only referred to since the last time."""
+        statuses = self.statuses[self._fetched :]
+        self._fetched = len(self.statuses)
+        for status in statuses:
+            for ref in (status.output_ref, status.sets.ref if status.sets else None):
+                if ref is not None:
+                    found = await self.backend.state.get(status.execution_id, [ref.hash])
+                    self._values |= {(status.execution_id, hash): data for hash, data in found.items()}
 
 
 def _compile_bytes(definition: bytes) -> Workflow:
-    return compile_workflow(msgspec.json.decode(definition), REGISTRY, definition=definition)
+    return compile_definition(definition, REGISTRY)
 
 
 @asynccontextmanager

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
 
-from tests.master.client import Api
+from rune.core.playbook.tool import Tool, ToolContext
+from rune.history.events import Event, packed
+from tests.master.client import Api, open_api
 
 PLAYBOOK = """
 apiVersion: noetl.io/v2
@@ -29,6 +33,48 @@ async def test_a_playbook_is_stored_started_and_looked_at(small: Api) -> None:
     (tokens, squares) = sorted(ended.json["splits"], key=lambda split: str(split["node"]), reverse=True)
     assert (squares["total"], squares["succeeded"]) == (4, 4)
     assert tokens["node"] == "~tokens"
+
+
+DIAMOND = """
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: diamond}
+workload: {flag: ""}
+workflow:
+  - step: begin
+    spec: {next_mode: inclusive}
+    tool: {kind: noop, eval: [{else: {do: continue, set_ctx: {seen: [begin]}}}]}
+    next: [left, right]
+  - step: left
+    tool: {kind: noop, eval: [{else: {do: continue, set_ctx: {left: 1}}}]}
+    next: [{step: join}]
+  - step: right
+    tool: {kind: noop, eval: [{else: {do: continue, set_ctx: {right: 2}}}]}
+    next: [{step: join}]
+  - step: join
+    when: "{{ ctx.left is defined and ctx.right is defined }}"
+    tool:
+      - look:
+          kind: python
+          args: {flag: "{{ workload.flag }}"}
+          code: "import os; assert os.path.exists(flag)"
+      - note: {kind: noop, eval: [{else: {do: continue, set_ctx: {sum: "{{ ctx.left + ctx.right }}"}}}]}
+"""
+
+
+async def test_a_redriven_playbook_runs_what_failed_with_the_ctx_of_what_stands(
+    api: Api, tmp_path: Path
+) -> None:
+    flag = tmp_path / "flag"
+    body = {"source": DIAMOND, "input": {"flag": str(flag)}, "wait": 30}
+    failed = (await api.ask("POST", "/api/executions", json=body)).json
+    assert failed["status"] == "failed", failed
+    flag.touch()
+    redriven = await api.post(f"/api/executions/{failed['id']}/redrive")
+    assert redriven.status == 202, redriven
+    ended = await api.until(redriven.headers["location"], status="completed")
+    result = (await api.get(f"/api/executions/{ended['id']}/result")).json["result"]["$~verdict"]
+    assert result["ctx"] == {"seen": ["begin"], "left": 1, "right": 2, "sum": 3}
 
 
 async def test_what_is_wrong_with_a_playbook_has_its_line(small: Api) -> None:
@@ -115,3 +161,46 @@ async def test_a_playbook_tells_what_happened_in_its_own_words(small: Api) -> No
     assert await _all_events(small, id, 3, node="report") == [e for e in events if e["node"] == "report"]
     engine = await _all_events(small, id, 500, view="engine")
     assert {event["node"] for event in engine} >= {"sweep~shard", "~verdict"}
+
+
+async def test_a_page_looks_through_part_of_a_long_log_and_says_where_it_goes_on(small: Api) -> None:
+    ended = (await small.ask("POST", "/api/executions", json={"source": PLAYBOOK, "wait": 30})).json
+    id, database = ended["id"], small.master.history.database
+    whole = await _all_events(small, id, 500, node="squares")
+    (last,) = await database.fetch("SELECT max(last_seq) AS seq FROM history_event")
+    segment = packed([Event(at=1.0, kind="running", node="other~shard")] * 1_000)
+    sql = "INSERT INTO history_event (execution_id, first_seq, last_seq, data) VALUES ($1, $2, $3, $4)"
+    firsts = [last["seq"] + 1 + 1_000 * n for n in range(30)]
+    await database.write((sql, [(id, first, first + 999, segment) for first in firsts]))
+    for view in ("playbook", "engine"):
+        page = (await small.get(f"/api/executions/{id}/events", node="nobody", view=view)).json
+        assert page["items"] == []
+        assert page["next"] is not None
+        assert await _all_events(small, id, 500, node="nobody", view=view) == []
+    assert await _all_events(small, id, 500, node="squares") == whole
+
+
+class Mine(Tool, kw_only=True):
+    """A tool of somebody's own."""
+
+    name: ClassVar = "tool.mine"
+
+    async def call(self, context: ToolContext) -> Mapping[str, Any]:
+        return {"result": None}
+
+
+async def test_what_ran_can_be_looked_at_without_what_it_ran_on(tmp_path: Path) -> None:
+    source = PLAYBOOK.replace("kind: python", "kind: mine").replace(", code: result = n * n", "")
+    path = tmp_path / "rune.db"
+    async with open_api(path, types=[Mine]) as api:
+        ended = (await api.ask("POST", "/api/executions", json={"source": source, "wait": 30})).json
+        assert ended["status"] == "completed", ended
+        assert "loop.shard.done" in {event["kind"] for event in await _all_events(api, ended["id"], 500)}
+    async with open_api(path) as api:
+        events = await _all_events(api, ended["id"], 500)
+        assert events == await _all_events(api, ended["id"], 500, view="engine")
+        assert {event["node"] for event in events} >= {"squares~shard", "~verdict"}
+        assert (await api.get(f"/api/executions/{ended['id']}/logs")).status == 200
+        assert (await api.get(f"/api/executions/{ended['id']}/why")).status == 200
+        step = await api.get(f"/api/executions/{ended['id']}/steps/{events[1]['step']}")
+        assert "cannot be compiled" in step.json["notes"][0]

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -15,8 +15,10 @@ from msgspec import Raw
 
 from rune.core.ids import new_execution_id
 from rune.core.messages import CompletionMessage, NodeStatusMessage, Task
+from rune.core.node import NodeType, StepContext
 from rune.core.operations import Seed
-from rune.core.outcome import Done
+from rune.core.outcome import Done, Outcome
+from rune.core.plan import call_key
 from rune.core.registry import Registry
 from rune.distributed import run_scheduler, run_worker
 from rune.embedded import Embedded
@@ -32,10 +34,22 @@ from tests.engine.nodes import Boom, Effect
 from tests.servers.rabbitmq import shared_rabbitmq
 from tests.servers.redis import shared_redis
 
-REGISTRY = Registry([*load_builtin(), Effect, Boom])
+
+class Tally(NodeType, kw_only=True):
+    """Counts in a variable of the execution."""
+
+    name: ClassVar = "tally"
+
+    async def run(self, context: StepContext) -> Outcome:
+        found = await context.variables()
+        return Done({"found": found}, sets={"n": found.get("n", 0) + 1})
+
+
+REGISTRY = Registry([*load_builtin(), Effect, Boom, Tally])
 CHAIN = flow([node("a", "log", message="one"), node("b", "log", message="two")], "a > b")
 WAITS = flow([node("w", "wait", resume="webhook"), node("e", "log", message="$w.payload.n")], "w > e")
 LATER = flow([node("w", "wait", amount=1, unit="hours")])
+CALLS = {**flow([node("c", "workflow", workflow="later")]), "workflows": {"later": LATER}}
 
 _databases = itertools.count()
 
@@ -94,6 +108,11 @@ class Site:
 
         await self.until(found)
         return found()[0].step
+
+    def sets(self, id: str) -> list[tuple[int, Any]]:
+        """What was told of variables: when they were set, and what they are."""
+        told = {s.sets.turn: s.sets.values for s in self.statuses if s.execution_id == id and s.sets}
+        return [(turn, msgspec.json.decode(values or b"null")) for turn, values in sorted(told.items())]
 
 
 @asynccontextmanager
@@ -202,6 +221,14 @@ async def test_what_waits_for_a_call_goes_on_with_its_payload(site: Site) -> Non
     assert not await site.runtime.wake(id, step, Raw(b'{"n": 43}'))
 
 
+async def test_what_waits_for_another_execution_is_woken_by_nobody_else(site: Site) -> None:
+    id = await site.start(CALLS)
+    step = await site.step(id, "c", "waiting")
+    assert not await site.runtime.wake(id, call_key(step, 1), Raw(b'{"n": 1}'))
+    await site.runtime.cancel(id, "enough", workflow="wf")
+    assert (await site.completion(id)).reason == "enough"
+
+
 async def test_of_many_calls_at_once_one_counts(site: Site) -> None:
     id = await site.start(WAITS)
     step = await site.step(id, "w", "waiting")
@@ -255,6 +282,28 @@ async def test_what_is_seeded_is_not_run_again(site: Site) -> None:
         if (s.execution_id, s.step, s.status) == (id, step, "success")
     }
     assert told
+
+
+@pytest.mark.parametrize("turn", [5, 0])
+async def test_what_is_seeded_has_set_what_it_set(site: Site, turn: int) -> None:
+    counts = flow([node("a", "tally"), node("b", "tally")], "a > b")
+    first = await site.start(counts)
+    await site.completion(first)
+    step = await site.step(first, "a", "success")
+    await site.step(first, "b", "success")
+    assert site.sets(first) == [(1, {"n": 1}), (2, {"n": 2})]
+    record = msgspec.json.encode(Done({"found": {}}, reused=True, sets={"n": 10}))
+    seed = Seed(step, (), record, sets=(("n", b"10"),), turn=turn)
+    id = new_execution_id()
+    made = compile_workflow(counts, REGISTRY, definition=msgspec.json.encode(counts))
+    for _ in range(2):
+        await site.runtime.start(made, id, {"$trigger": Raw(b"{}")}, root=first, seeds=[seed])
+    completion = await site.completion(id)
+    assert msgspec.json.decode(completion.final_context["$b"]) == {"found": {"n": 10}}
+    await site.step(id, "b", "success")
+    # What is set when it is met has its turn here, not there.
+    at = turn or 1
+    assert site.sets(id) == [(at, {"n": 10}), (at + 1, {"n": 11})]
 
 
 # --- listening ---------------------------------------------------------------------------------------------

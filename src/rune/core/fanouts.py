@@ -111,9 +111,16 @@ class FanOuts:
         if barrier.closed and barrier.closer == step:
             answer.release = barrier.release
             return True
-        answer.refill = self._rows.refill(execution, barrier.id, step) if barrier.window else None
-        answer.refill_task = barrier.refill if answer.refill else b""
-        return answer.refill is not None
+        return barrier.window > 0 and self.refill_again(execution, barrier, step, answer)
+
+    def refill_again(self, execution: str, barrier: BarrierRow, step: str, answer: Answer) -> bool:
+        """Tell a step again what it was told to publish and to read, if it was."""
+        given = self._rows.refill(execution, barrier.id, step)
+        if given is None:
+            return False
+        first, stop, answer.reads = given
+        answer.refill, answer.refill_task = (first, stop), barrier.refill
+        return True
 
     def _go_on(self, execution: str, barrier: BarrierRow, step: str, answer: Answer) -> None:
         """Close a barrier whose items have all ended, or let more of them start."""
@@ -124,20 +131,21 @@ class FanOuts:
             self._refill(execution, barrier, step, answer)
 
     def _refill(self, execution: str, barrier: BarrierRow, step: str, answer: Answer) -> None:
-        room = barrier.window - (barrier.published - barrier.done)
         # A quarter of the window at a time: fewer, fuller refills.
-        if room < max(1, barrier.window // 4):
-            return
+        least = max(1, barrier.window // 4)
         first = barrier.published
-        if first < barrier.total:
-            barrier.published = min(barrier.total, first + room)
-        elif barrier.source == "idle":
-            barrier.source = "reading"
-        else:
+        if barrier.room < least:
             return
-        answer.refill = (first, barrier.published)
-        answer.refill_task = barrier.refill
-        self._rows.add_refill(execution, barrier.id, step, answer.refill)
+        barrier.published = min(barrier.total, first + barrier.room)
+        # What is read has room to be published: a source is never read ahead of its window.
+        reads = barrier.source == "idle" and barrier.published == barrier.total and barrier.room >= least
+        if reads:
+            barrier.source = "reading"
+        elif barrier.published == first:
+            return
+        answer.refill, answer.refill_task = (first, barrier.published), barrier.refill
+        answer.reads = reads and first < barrier.published
+        self._rows.add_refill(execution, barrier.id, step, (*answer.refill, answer.reads))
 
 
 def _fold(barrier: BarrierRow, values: Iterable[float | int]) -> None:

@@ -84,7 +84,11 @@ class Ledger:
         for seed in seeds:
             if self._rows.step(execution, seed.step) is None:
                 # The scope gets its row when the step is met: how wide it is, nobody knows yet.
-                known = StepRow(scope_key(seed.place), seed.outcome)
+                known = StepRow(scope_key(seed.place), seed.outcome, turn=seed.turn)
+                if seed.turn:
+                    self._rows.sow(execution, seed.sets, seed.turn)
+                else:
+                    known.sets = seed.sets
                 self._rows.save_step(execution, seed.step, known)
 
     def woken(self, timers: Sequence[Timer]) -> None:
@@ -114,7 +118,10 @@ class Ledger:
         known = self._rows.step(row.id, step) or StepRow(scope_key(place))
         if known.record is not None:
             self._own(row.id, place)
-            return Lease(record=known.record)
+            if known.sets:
+                known.turn, known.sets = self._rows.set(row.id, known.sets), ()
+                self._rows.save_step(row.id, step, known)
+            return Lease(record=known.record, turn=known.turn)
         if known.spent >= attempt:
             return Lease(gone=True)
         if known.leased_until > self._clock():
@@ -157,9 +164,9 @@ class Ledger:
             if barrier is None:
                 return Answer(gone=True)
             if barrier.closed or self._rows.has_slot(row.id, barrier_id, item):
-                release = barrier.release if barrier.closer == step else None
-                refill = self._rows.refill(row.id, barrier_id, step)
-                return Answer(gone=True, release=release, refill=refill, refill_task=barrier.refill)
+                gone = Answer(gone=True, release=barrier.release if barrier.closer == step else None)
+                self._fan_outs.refill_again(row.id, barrier, step, gone)
+                return gone
             key = f"{barrier_id}.{item}"
             scope = self._rows.scope(row.id, key)
             failed = failed or (scope is not None and scope.error is not None)
@@ -209,6 +216,7 @@ class Ledger:
     def _record(self, row: ExecutionRow, commit: Commit, operation: Record, answer: Answer) -> bool:
         known = self._rows.step(row.id, commit.step) or StepRow(scope_key(commit.place))
         if known.record is not None:
+            answer.turn = known.turn
             if known.record != operation.outcome:
                 answer.record = known.record
                 return False
@@ -219,9 +227,9 @@ class Ledger:
         known.record = operation.outcome
         known.leased_until = 0.0
         self._own(row.id, commit.place)
-        self._rows.save_step(row.id, commit.step, known)
         if operation.sets:
-            self._rows.set(row.id, operation.sets)
+            answer.turn = known.turn = self._rows.set(row.id, operation.sets)
+        self._rows.save_step(row.id, commit.step, known)
         return True
 
     def _try_again(self, row: ExecutionRow, commit: Commit, operation: TryAgain) -> None:

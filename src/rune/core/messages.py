@@ -19,6 +19,7 @@ __all__ = [
     "Frame",
     "NodeStatusMessage",
     "Phase",
+    "Sets",
     "Task",
     "branches_of",
     "decode_task",
@@ -97,7 +98,7 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     phase: Phase = "run"
     attempt: int = 1
     cursor: tuple[int, int] | None = None
-    """Items [from, to) that a refill publishes."""
+    """Items [from, to) that a refill publishes; an empty range is to be read on from there."""
     expires: float = 0.0
     """When it has waited too long to be started; 0 is never."""
     entry: str = ""
@@ -124,6 +125,16 @@ class Branch(Struct, frozen=True, gc=False):
     path: str = ""
     from_node: str | None = None
     edge: str = ""
+
+
+class Sets(Struct, frozen=True, omit_defaults=True, gc=False):
+    """Variables of the execution that a step has set."""
+
+    turn: int
+    """When, among all that did: who has the later turn has the say."""
+    values: MaybeRaw = None
+    """By name; where they are large, `ref` says where they are stored."""
+    ref: Ref | None = None
 
 
 class NodeStatusMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -154,6 +165,7 @@ class NodeStatusMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, g
     """How many items that fan-out had, and how many of them were skipped."""
     handled: bool = False
     """It failed, and the execution or the item goes on all the same."""
+    sets: Sets | None = None
     caller: Caller | None = None
 
 

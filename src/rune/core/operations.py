@@ -68,6 +68,13 @@ class Seed(Struct, frozen=True):
     """Its record; empty leaves none."""
     values: Mapping[str, bytes] = {}
     """What the outcome refers to, by hash."""
+    sets: tuple[tuple[str, bytes], ...] = ()
+    """Variables of the execution that it set."""
+    turn: int = 0
+    """When it set them, among all that did, so that they are set now, and what a later turn set stays.
+
+    Without it they are set when this execution comes to the step, which it may not do.
+    """
 
 
 # --- operations: what one commit may ask, carried out in order, all or nothing ---
@@ -244,6 +251,8 @@ class Answer(Struct, gc=False):
     """The item, or one around it, has failed: the branch was ended instead."""
     record: bytes | None = None
     """Another outcome is on record, and nothing else of the commit was done."""
+    turn: int = 0
+    """Where the outcome on record sets variables: when, among all that do."""
     opened: list[str] = []
     """Merges this step opened (or made fail): it publishes what follows them."""
     dead: list[str] = []
@@ -255,6 +264,8 @@ class Answer(Struct, gc=False):
 
     An empty range of a lazy fan-out: it is to be read on from there.
     """
+    reads: bool = False
+    """Besides those items, whose source is lazy: it is to be read on from behind them, too."""
     refill_task: bytes = b""
     progress: Progress | None = None
     arrived: tuple[int, int] | None = None
@@ -273,6 +284,8 @@ class Lease(Struct, frozen=True):
     """Granted, as the fence-th start of this step."""
     record: bytes | None = None
     """It has run: this is its outcome."""
+    turn: int = 0
+    """Where the record sets variables: when, among all that do."""
     busy_until: float | None = None
     """Somebody else runs it."""
 

@@ -71,8 +71,12 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True):
     stride: int = 1
     lazy: dict[str, Any] | None = None
     """What to read items from, portion by portion: the split's own description, fixed when it opens."""
+    lazy_stored: str = ""
+    """Hash of that description, once the engine found it too large to travel with every portion."""
     position: Any = None
     """Of a lazy source: where the next portion begins; None at first."""
+    position_stored: str = ""
+    """Hash of the position, as above."""
     at: int = 0
     """Of a lazy source: the index of the first item of the stored portion."""
     reads: int = 0

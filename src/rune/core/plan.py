@@ -37,7 +37,7 @@ def pass_on(step: Step, outcome: Outcome) -> Follow | None:
     taken, dead = step.flow.route(step.node.id, outcome.port)
     if len(taken) != 1 or any(step.paths.let_down(edge) for edge in dead):
         return None
-    return Follow(children=_children(step, _knowing(step, outcome), taken), outcome=outcome)
+    return Follow(children=_children(step, _knowing(step, outcome), taken), outcome=outcome, turn=step.turn)
 
 
 def plan(step: Step, outcome: Outcome, replay: Callable[[bytes], Outcome]) -> Plan:
@@ -47,17 +47,20 @@ def plan(step: Step, outcome: Outcome, replay: Callable[[bytes], Outcome]) -> Pl
         record = [Record(step.recorded, step.fence, _sets(outcome))]
     deciding = _decide(step, outcome, record)
     answer: Answer | None = None
+    turn = step.turn
     while True:
         try:
             operations = next(deciding) if answer is None else deciding.send(answer)
         except StopIteration as stop:
             follow: Follow = stop.value
             follow.outcome = outcome
+            follow.turn = turn
             return follow
         answer = yield operations
+        turn = answer.turn or turn
         if answer.record is not None:
             # Somebody was first: what they found counts, whatever we found.
-            bare = msgspec.structs.replace(step, recorded=None)
+            bare = msgspec.structs.replace(step, recorded=None, turn=turn)
             return (yield from plan(bare, replay(answer.record), replay))
         if answer.gone or answer.dropped:
             follow = followed(answer)

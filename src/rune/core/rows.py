@@ -10,7 +10,20 @@ from msgspec import Struct
 
 from rune.core.operations import BarrierView, Ending, Timer
 
-__all__ = ["BarrierRow", "EndRow", "ExecutionRow", "Fold", "MergeRow", "Rows", "ScopeRow", "StepRow"]
+__all__ = [
+    "BarrierRow",
+    "EndRow",
+    "ExecutionRow",
+    "Fold",
+    "MergeRow",
+    "Refill",
+    "Rows",
+    "ScopeRow",
+    "StepRow",
+]
+
+Refill = tuple[int, int, bool]
+"""What a step was told: `Answer.refill` and `Answer.reads`."""
 
 
 class ExecutionRow(Struct):
@@ -48,6 +61,10 @@ class StepRow(Struct):
     fence: int = 0
     leased_until: float = 0.0
     spent: int = 0
+    turn: int = 0
+    """When its record set variables, among all that did."""
+    sets: tuple[tuple[str, bytes], ...] = ()
+    """Variables that its record sets once the step is met."""
 
 
 class Fold(Struct):
@@ -123,6 +140,11 @@ class BarrierRow(Struct):
         return self.succeeded + self.failed + self.skipped
 
     @property
+    def room(self) -> int:
+        """How many more items its window has room for."""
+        return self.window - (self.published - self.done)
+
+    @property
     def known_total(self) -> int | None:
         """How many items there are, once that is known."""
         return None if self.source else self.total
@@ -172,7 +194,11 @@ class Rows(Protocol):
     def step(self, execution: str, step: str) -> StepRow | None: ...
     def save_step(self, execution: str, step: str, row: StepRow) -> None: ...
 
-    def set(self, execution: str, variables: Sequence[tuple[str, bytes]]) -> None: ...
+    def set(self, execution: str, variables: Sequence[tuple[str, bytes]]) -> int:
+        """Set variables in the next turn, and say which that is."""
+
+    def sow(self, execution: str, variables: Sequence[tuple[str, bytes]], turn: int) -> None:
+        """Set variables as if in this turn: what a later one has set stays."""
 
     def foresee(self, execution: str, barrier: str, items: Sequence[int]) -> None:
         """These items of a barrier are about to be looked at, all of them: a chance to read them at once."""
@@ -183,8 +209,8 @@ class Rows(Protocol):
 
     def has_slot(self, execution: str, barrier: str, item: int) -> bool: ...
     def add_slot(self, execution: str, barrier: str, item: int, data: bytes | None) -> None: ...
-    def refill(self, execution: str, barrier: str, step: str) -> tuple[int, int] | None: ...
-    def add_refill(self, execution: str, barrier: str, step: str, items: tuple[int, int]) -> None: ...
+    def refill(self, execution: str, barrier: str, step: str) -> Refill | None: ...
+    def add_refill(self, execution: str, barrier: str, step: str, refill: Refill) -> None: ...
 
     def merge(self, execution: str, merge: str) -> MergeRow | None: ...
     def save_merge(self, execution: str, row: MergeRow) -> None: ...

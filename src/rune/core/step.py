@@ -58,6 +58,8 @@ class Step(Struct, frozen=True, gc=False):
     recorded: bytes | None = None
     """The outcome as it has to be recorded, where a second run might give another."""
     fence: int = 0
+    turn: int = 0
+    """Of one with a record that sets variables: when it did, among all that do."""
 
     def task_for(self, node: str, branch: Branch, **changes: object) -> Task:
         """A Task of this execution for one branch."""
@@ -103,6 +105,8 @@ class Follow(Struct, gc=False):
     answer: Answer = msgspec.field(default_factory=Answer)
     outcome: Outcome | None = None
     """The outcome that counts: the recorded one, where there was one."""
+    turn: int = 0
+    """Where it sets variables: when, among all that do."""
 
 
 def followed(answer: Answer) -> Follow:
@@ -111,5 +115,7 @@ def followed(answer: Answer) -> Follow:
     if answer.release is not None:
         tasks.append(decode_task(answer.release))
     if answer.refill is not None:
-        tasks.append(msgspec.structs.replace(decode_task(answer.refill_task), cursor=answer.refill))
+        refill, stop = decode_task(answer.refill_task), answer.refill[1]
+        cursors = [answer.refill, (stop, stop)] if answer.reads else [answer.refill]
+        tasks += [msgspec.structs.replace(refill, cursor=cursor) for cursor in cursors]
     return Follow(tasks=tasks, answer=answer)

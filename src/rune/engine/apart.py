@@ -32,6 +32,7 @@ class Apart:
         self,
         state: State,
         broker: Broker,
+        *,
         values: Values,
         runner: Runner,
         carrier: Carrier,
@@ -62,7 +63,8 @@ class Apart:
         dropped: list[Step] = []
         for step, lease in zip(steps, leases, strict=True):
             if lease.record is not None or lease.fence:
-                ready.append((msgspec.structs.replace(step, fence=lease.fence), lease.record))
+                known = msgspec.structs.replace(step, fence=lease.fence, turn=lease.turn)
+                ready.append((known, lease.record))
             elif lease.busy_until is not None:
                 await self._come_back(step, lease.busy_until)
             else:

@@ -24,7 +24,7 @@ from rune.engine.fanout import Items, pack
 from rune.engine.running import Attempt
 from rune.engine.sealing import decode_outcome
 from rune.engine.statuses import Statuses
-from rune.engine.values import LARGE, Values
+from rune.engine.values import LARGE, Values, stored_sets
 
 __all__ = ["Carrier"]
 
@@ -39,6 +39,7 @@ class Carrier:
         self,
         state: State,
         broker: Broker,
+        *,
         calls: Calls,
         values: Values,
         items: Items,
@@ -64,6 +65,10 @@ class Carrier:
             outcome = attempt.outcome
             if _too_large(outcome):
                 outcome = await self._stored(step, outcome)
+            if isinstance(outcome, Done) and outcome.sets and not attempt.replayed:
+                ref, data = stored_sets(outcome.sets)
+                if ref is not None:
+                    await self._values.put(step.task.execution_id, {ref.hash: data})
             plans.append(self._plan(step, attempt, outcome))
         follows = await self._drive(plans)
         self._statuses.concluded(steps, attempts, follows)

@@ -25,6 +25,8 @@ _LARGEST_BATCH = 256
 _LARGEST_LEASED = 64
 """The same of items that run side by side: a worker holds those of all its messages at once."""
 _BATCH_BYTES = 48 * 1024
+_ALONG = 8 * 1024
+"""Bytes of a lazy source's description, and of a position in it, that travel with every portion."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -56,7 +58,11 @@ class Items:
         """The same fan-out, its items stored if one Task cannot publish them all."""
         source = fan_out.source
         if source.lazy is not None:
-            return msgspec.structs.replace(fan_out, window=fan_out.window or 4 * CHUNK)
+            data = _encode(source.lazy)
+            if len(data) > _ALONG:
+                hash = await self._values.store(execution, data)
+                source = msgspec.structs.replace(source, lazy={}, lazy_stored=hash)
+            return msgspec.structs.replace(fan_out, source=source, window=fan_out.window or 4 * CHUNK)
         if source.items is None or (len(source.items) <= CHUNK and not fan_out.window):
             return fan_out
         data = _encode({"items": source.items, "labels": fan_out.labels, "keys": fan_out.keys})
@@ -79,6 +85,10 @@ class Items:
             )
             stored = await self._values.store(execution, data)
             source = msgspec.structs.replace(source, stored=stored, at=known, stop=known + len(items))
+        position = _encode(source.position)
+        if len(position) > _ALONG:
+            hash = await self._values.store(execution, position)
+            source = msgspec.structs.replace(source, position=None, position_stored=hash)
         source = msgspec.structs.replace(source, items=None)
         return msgspec.structs.replace(fan_out, source=source, labels=None, keys=None)
 

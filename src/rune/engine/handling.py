@@ -79,16 +79,23 @@ class Engine:
         self._carrier = Carrier(
             state,
             broker,
-            self._calls,
-            self.values,
-            self._items,
-            self._statuses,
-            clock,
-            settings.retention,
-            lambda execution: self.on_end(execution),
+            calls=self._calls,
+            values=self.values,
+            items=self._items,
+            statuses=self._statuses,
+            clock=clock,
+            retention=settings.retention,
+            on_end=lambda execution: self.on_end(execution),
         )
         self._apart = Apart(
-            state, broker, self.values, runner, self._carrier, settings, clock, lambda: self.on_rest()
+            state,
+            broker,
+            values=self.values,
+            runner=runner,
+            carrier=self._carrier,
+            settings=settings,
+            clock=clock,
+            on_rest=lambda: self.on_rest(),
         )
         self._passing = Passing(self._flows, runner, self.values, self._statuses, self._limits, clock)
 
@@ -359,7 +366,9 @@ class Engine:
             operation: Operation = Settle(-1, error=data) if place else End("failed", data)
             commit = Commit(branch.step, place, [operation], task.started_at)
             (answer,) = await self.state.apply(task.execution_id, [commit])
-            alive = alive or not answer.gone
+            if not answer.gone:
+                alive = True
+                self._statuses.lost(task, branch, info)
             await self.broker.publish(followed(answer).tasks)
             await self._carrier.end(task, answer)
         return alive

@@ -166,7 +166,7 @@ class Runner:
             policy = node.retry or parameters.retry_policy()
             context.last_attempt = policy is None or context.attempt >= policy.attempts
             reading = step.task.phase == "refill"
-            work = read_on(step, parameters, context) if reading else parameters.run(context)
+            work = read_on(step, parameters, context, values) if reading else parameters.run(context)
             outcome = await context.through(work)
             return self._concluded(step, outcome, values, started)
         except InfrastructureError:

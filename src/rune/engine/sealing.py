@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from rune.core.errors import ErrorInfo, NodeError
+from rune.core.errors import EngineError, ErrorInfo, NodeError
 from rune.core.expressions import ExpressionError
 from rune.core.json import as_json
 from rune.core.node import Role
@@ -33,6 +33,12 @@ def sealed(node: Node, outcome: Outcome, mask: Masker) -> Outcome:
     role, why = _ROLES.get(type(outcome), (node.role, ""))
     if node.role is not role:
         raise NodeError(f"returned {type(outcome).__name__}: {why}", "NODE_OUTCOME")
+    if isinstance(outcome, Done) and outcome.sets:
+        if node.deterministic:
+            # It has no record, by which they would be set once.
+            raise EngineError("a node that always gives the same outcome sets variables", "NODE_OUTCOME")
+        if not node.type.trusted:
+            as_json(outcome.sets)
     made = _raw(outcome, trusted=node.type.trusted)
     if isinstance(made, Failed):
         return msgspec.structs.replace(made, error=_masked_error(_encodable(made.error, node), node, mask))

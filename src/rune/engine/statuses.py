@@ -15,13 +15,14 @@ from rune.core.context import Ref
 from rune.core.errors import ErrorInfo
 from rune.core.ids import child_of, derive
 from rune.core.joining import merge_step
-from rune.core.messages import NodeStatusMessage, scope_of
+from rune.core.messages import Branch, NodeStatusMessage, Sets, Task, scope_of
 from rune.core.node import Gathered, NodeType, Role
 from rune.core.outcome import Arrive, Call, Done, Failed, FanOut, Join, Sleep
 from rune.core.plan import call_key
 from rune.core.ports import Broker
 from rune.core.step import Follow, Step
 from rune.engine.running import Attempt
+from rune.engine.values import stored_sets
 
 __all__ = ["Statuses", "iso"]
 
@@ -96,6 +97,25 @@ class Statuses:
         woke = step.task.phase == "wake"
         self._broker.emit([ended] if woke else [_status(step, "running", iso(step.now), 0), ended])
 
+    def lost(self, task: Task, branch: Branch, error: ErrorInfo) -> None:
+        """This branch ends because nobody can work on its Task: of its node, only the id may be known."""
+        if not self._broker.listened:
+            return
+        told = NodeStatusMessage(
+            workflow_id=task.workflow_id,
+            execution_id=task.execution_id,
+            node_id=task.current_node,
+            status="failed",
+            error=error,
+            executed_at=iso(self._clock()),
+            duration_ms=0,
+            lineage_stack=branch.lineage,
+            step=branch.step,
+            attempt=task.attempt,
+            caller=task.caller,
+        )
+        self._broker.emit([told])
+
     def concluded(
         self, steps: Sequence[Step], attempts: Sequence[Attempt], follows: Sequence[Follow]
     ) -> None:
@@ -131,7 +151,7 @@ class Statuses:
             return _status(step, "failed", at, ms, error=attempt.outcome.error, details=details)
         match follow.outcome:
             case Done() as done:
-                return _success(step, done, at, ms)
+                return _success(step, done, at, ms, follow.turn)
             case Failed(error=error, reused=reused, details=told):
                 manner = {**(told or {}), **_REUSED} if reused else told
                 join = _join_of(step) if step.node.role in _JOINS else ""
@@ -197,7 +217,15 @@ def _closed_by(step: Step) -> str:
     return str(msgspec.json.decode(step.task.details))
 
 
-def _success(step: Step, done: Done, at: str, ms: int) -> NodeStatusMessage:
+def _sets(done: Done, turn: int) -> Sets | None:
+    """The variables that an outcome sets, as far as a message may carry them."""
+    if not done.sets:
+        return None
+    ref, data = stored_sets(done.sets)
+    return Sets(turn, ref=ref) if ref else Sets(turn, Raw(data))
+
+
+def _success(step: Step, done: Done, at: str, ms: int, turn: int = 0) -> NodeStatusMessage:
     output, ref = (None, done.refs[0]) if done.refs else (done.output, None)
     details = _manner(done) if done.working or done.reused or done.details else None
     status = "success" if done.error is None else "failed"
@@ -212,6 +240,7 @@ def _success(step: Step, done: Done, at: str, ms: int) -> NodeStatusMessage:
         details=details,
         port=",".join(done.port) if isinstance(done.port, tuple) else done.port,
         handled=done.error is not None,
+        sets=_sets(done, turn),
     )
 
 
@@ -229,6 +258,7 @@ def _status(
     join: str = "",
     closes: str = "",
     handled: bool = False,
+    sets: Sets | None = None,
 ) -> NodeStatusMessage:
     return NodeStatusMessage(
         workflow_id=step.task.workflow_id,
@@ -249,5 +279,6 @@ def _status(
         join=join,
         closes=closes,
         handled=handled,
+        sets=sets,
         caller=step.task.caller,
     )

@@ -16,7 +16,7 @@ from rune.core.messages import Branch
 from rune.core.ports import State
 from rune.core.workflow import Edge
 
-__all__ = ["FAN_OUT_INLINE", "INLINE", "LARGE", "Values", "expand"]
+__all__ = ["FAN_OUT_INLINE", "INLINE", "LARGE", "Values", "expand", "stored_sets"]
 
 LARGE = 64 * 1024
 """A single value over this is stored by itself."""
@@ -99,6 +99,10 @@ class Values:
 
     # --- storing ---
 
+    def fits(self, raw: Raw) -> bool:
+        """Whether a value is no larger than any may be."""
+        return weight(raw) <= self._max_value
+
     def check(self, raw: Raw, what: str) -> None:
         """Refuse a value that is larger than any may be."""
         size = weight(raw)
@@ -173,6 +177,12 @@ def _compacted(refs: list[Ref]) -> tuple[Ref, ...]:
     """A value stored anew hides the older one of its name."""
     last = {ref.key: i for i, ref in enumerate(refs) if ref.key}
     return tuple(ref for i, ref in enumerate(refs) if not ref.key or last[ref.key] == i)
+
+
+def stored_sets(sets: Mapping[str, Any]) -> tuple[Ref | None, bytes]:
+    """Variables as they are told, and where they are stored if they are too large to travel."""
+    data = msgspec.json.encode(sets)
+    return Ref(content_hash(data), len(data), "") if len(data) > LARGE else None, data
 
 
 def expand(refs: Iterable[Ref], layers: Mapping[Ref, Layer]) -> dict[str, Raw]:

@@ -40,7 +40,7 @@ class Fold:
         self.changed = Known()
         self.events: dict[str, list[Event]] = {}
         self.values: dict[tuple[str, str], bytes] = {}
-        """Outputs that are too large to be kept with their steps."""
+        """Outputs and variables that are too large to be kept with their steps."""
         self.strangers: dict[str, tuple[str, float, Caller | None]] = {}
         """Executions nobody has heard of before: their workflow, when that was, and who called them."""
         self.ended: list[str] = []
@@ -107,8 +107,7 @@ class Fold:
     def _step(self, execution: ExecutionRow, message: NodeStatusMessage, at: float) -> bool:
         """Take in what this says of the step, or of the join it came to; whether that is news."""
         row, large = told(message, at)
-        if large is not None and row.output_hash is not None:
-            self.values[execution.id, row.output_hash] = large
+        self.values.update(((execution.id, hash), data) for hash, data in large.items())
         key = (row.execution_id, row.barrier, row.item_index, row.step)
         old = self.known.steps.get(key)
         self._seen(row)

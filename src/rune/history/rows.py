@@ -51,6 +51,10 @@ class StepRow(Struct, gc=False):
     details: str | None
     attempts: str | None
     seq: int
+    sets: str | None = None
+    sets_hash: str | None = None
+    sets_size: int | None = None
+    turn: int | None = None
 
 
 class NodeRow(Struct, gc=False):

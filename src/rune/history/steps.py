@@ -46,6 +46,12 @@ class StepRecord(Struct, frozen=True, kw_only=True):
     attempts: list[Attempt]
     """The tries before the last one."""
     seq: int
+    sets: Raw | None = None
+    """Variables of the execution that it has set, where they are small; else `sets_hash` names them."""
+    sets_hash: str | None = None
+    sets_size: int | None = None
+    turn: int | None = None
+    """When it set them, among all steps that did; None if it set none."""
 
 
 class Steps:
@@ -97,6 +103,11 @@ class Steps:
             ORDER BY barrier, item_index, step LIMIT {where.arg(limit)}"""
         return await self._records(execution, await self._database.fetch(sql, *where.args))
 
+    async def setters(self, execution: str) -> Sequence[str]:
+        """The nodes whose steps have set variables."""
+        sql = "SELECT DISTINCT node_id FROM history_step WHERE execution_id = $1 AND turn IS NOT NULL"
+        return [row["node_id"] for row in await self._database.fetch(sql, execution)]
+
     async def _records(self, execution: str, rows: Sequence[Row]) -> Sequence[StepRecord]:
         places = {(row["barrier"], row["item_index"]) for row in rows if row["barrier"]}
         lineages = await self._lineages.of(execution, places)
@@ -126,8 +137,9 @@ def _record(row: Row, lineage: tuple[Frame, ...]) -> StepRecord:
     values = as_dict(row)
     for name in ("execution_id", "barrier", "item_index", "error_code"):
         del values[name]
-    output, error, details = values["output"], values["error"], values["details"]
-    values["output"] = Raw(output.encode()) if output is not None else None
+    error, details = values["error"], values["details"]
+    for name in ("output", "sets"):
+        values[name] = Raw(values[name].encode()) if values[name] is not None else None
     values["error"] = msgspec.json.decode(error, type=ErrorInfo) if error is not None else None
     values["details"] = msgspec.json.decode(details) if details is not None else None
     values["attempts"] = msgspec.json.decode(values["attempts"] or "[]", type=list[Attempt])

@@ -6,7 +6,9 @@ from datetime import datetime
 from functools import lru_cache
 
 import msgspec
+from msgspec import Raw
 
+from rune.core.context import Ref
 from rune.core.errors import ErrorInfo
 from rune.core.ids import content_hash, derive
 from rune.core.messages import NodeStatusMessage
@@ -65,8 +67,8 @@ def retried(message: NodeStatusMessage) -> bool:
     return message.status == "failed" and message.details is not None and "retry_at" in message.details
 
 
-def told(message: NodeStatusMessage, at: float) -> tuple[StepRow, bytes | None]:
-    """What a message says of a step, and its output if that is too large to be kept with it."""
+def told(message: NodeStatusMessage, at: float) -> tuple[StepRow, dict[str, bytes]]:
+    """What a message says of a step, and what of it is too large to be kept with it, by hash."""
     _, barrier, item_index, step = step_key(message)
     retry = retried(message)
     ended = message.status in ("success", "failed") and not retry
@@ -95,22 +97,30 @@ def told(message: NodeStatusMessage, at: float) -> tuple[StepRow, bytes | None]:
     )
     if retry:
         row.attempts = _encode([_attempt(message, at)]).decode()
-    return row, None if message.status == "running" else _output(row, message)
+    large: dict[str, bytes] = {}
+    if message.status != "running":
+        found = _kept(message.output, message.output_ref, large)
+        row.output, row.output_hash, row.output_size = found
+    if message.sets is not None:
+        row.turn = message.sets.turn
+        row.sets, row.sets_hash, row.sets_size = _kept(message.sets.values, message.sets.ref, large)
+    return row, large
 
 
-def _output(row: StepRow, message: NodeStatusMessage) -> bytes | None:
-    if message.output_ref is not None:
-        row.output_hash, row.output_size = message.output_ref.hash, message.output_ref.size
-        return None
-    if message.output is None:
-        return None
-    data = bytes(message.output)
-    row.output_size = len(data)
+def _kept(
+    raw: Raw | None, ref: Ref | None, large: dict[str, bytes]
+) -> tuple[str | None, str | None, int | None]:
+    """A value as its step's row has it: its text, or its hash and then it is among `large`; and its size."""
+    if ref is not None:
+        return None, ref.hash, ref.size
+    if raw is None:
+        return None, None, None
+    data = bytes(raw)
     if len(data) <= INLINE:
-        row.output = data.decode(errors="replace")
-        return None
-    row.output_hash = content_hash(data)
-    return data
+        return data.decode(errors="replace"), None, len(data)
+    hash = content_hash(data)
+    large[hash] = data
+    return None, hash, len(data)
 
 
 def _attempt(message: NodeStatusMessage, at: float) -> Attempt:

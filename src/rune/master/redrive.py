@@ -15,6 +15,7 @@ from rune.engine.seeding import edits_of
 from rune.history import History
 from rune.history.executions import Execution, NewExecution
 from rune.history.steps import StepRecord
+from rune.master.rerunning import Generation, generations
 from rune.master.runtime import Runtime
 from rune.master.standing import LABEL, Selection, Wish, seed_of, wish_of
 
@@ -28,12 +29,13 @@ _AT_A_TIME = 16
 _NAMED = 100
 """Steps without their output that are named."""
 
-_OUTPUT_LOST = """
-    SELECT s.step, s.node_id, s.output_hash FROM history_step s
-    WHERE s.execution_id = $1 AND s.status = 'success' AND s.output_hash IS NOT NULL
-      AND NOT EXISTS (SELECT 1 FROM history_value v WHERE v.execution_id = $1 AND v.hash = s.output_hash)
+_LOST = """
+    SELECT s.step, s.{hash} AS hash FROM history_step s
+    WHERE s.execution_id = $1 AND s.status = 'success' AND s.{hash} IS NOT NULL
+      AND NOT EXISTS (SELECT 1 FROM history_value v WHERE v.execution_id = $1 AND v.hash = s.{hash})
     ORDER BY s.step LIMIT $2
 """
+_OUTPUTS_LOST, _VARIABLES_LOST = _LOST.format(hash="output_hash"), _LOST.format(hash="sets_hash")
 
 
 class RedriveError(RuneError):
@@ -70,7 +72,8 @@ class Redriving:
     ) -> Prepared:
         """The execution that does what is wished with `flow`, the parent's own or another version of it."""
         await self._check(parent, wish, flow, changed=input is not None)
-        wish = msgspec.structs.replace(wish, edited=wish_of(parent).all_edits())
+        edited = wish_of(parent).all_edits()
+        wish = msgspec.structs.replace(wish, edited=edited, given=input is not None)
         labels = {**parent.labels, LABEL: msgspec.json.encode(wish).decode()}
         new = NewExecution(
             definition=flow.definition.decode(),
@@ -130,20 +133,28 @@ class Redriving:
                 yield seed
 
     async def seeds(self, parent: str, wish: Wish, flow: Workflow) -> AsyncIterator[Seed]:
-        """What stands of an execution's steps."""
+        """What stands of an execution's steps, and of those before it."""
         for barrier, edits in wish.all_edits().items():
             data = msgspec.json.encode({str(item): value for item, value in edits.items()})
             yield Seed(barrier, (), values={edits_of(barrier): data})
-        selection = Selection(wish, flow, await self._definition(parent))
+        await self._definition(parent)
+        # Of two outcomes of one step, State keeps what it is told first.
+        for generation in await generations(self._history, parent, wish, flow):
+            async for seed in self._standing(generation):
+                yield seed
+
+    async def _standing(self, generation: Generation) -> AsyncIterator[Seed]:
+        """What stands of one execution's steps."""
+        execution = generation.execution
         last: StepRecord | None = None
         while True:
-            page = await self._history.steps.scan(parent, after=last, limit=_PAGE)
-            for some in _portions([step for step in page if selection.stands(step)]):
-                outputs = await self._outputs(parent, some)
+            page = await self._history.steps.scan(execution, after=last, limit=_PAGE)
+            for some in _portions([step for step in page if generation.stands(step)]):
+                outputs = await self._outputs(execution, some)
                 for step in some:
-                    seed = seed_of(step, outputs)
+                    seed = seed_of(step, outputs, late=step.node_id in generation.late)
                     if seed is not None:
-                        async for part in self._referring(parent, seed):
+                        async for part in self._referring(execution, seed):
                             yield part
             if len(page) < _PAGE:
                 return
@@ -156,8 +167,9 @@ class Redriving:
         return text.encode()
 
     async def _outputs(self, execution: str, steps: Iterable[StepRecord]) -> Mapping[str, bytes]:
-        """The outputs that are not with their steps, from the history or, for a while, from State."""
-        hashes = list({step.output_hash for step in steps if step.output_hash is not None})
+        """What is not with the steps it belongs to, from the history or, for a while, from State."""
+        named = {hash for step in steps for hash in (step.output_hash, step.sets_hash) if hash is not None}
+        hashes = list(named)
         return await self._values(execution, hashes) if hashes else {}
 
     async def _referring(self, execution: str, seed: Seed) -> AsyncIterator[Seed]:
@@ -184,17 +196,19 @@ class Redriving:
         return {**found, **(await self._runtime.values(execution, missing) if missing else {})}
 
     async def _lost(self, parent: str, wish: Wish, flow: Workflow) -> list[tuple[str, str]]:
-        """The steps that would stand if their output were still to be had."""
-        rows = await self._history.database.fetch(_OUTPUT_LOST, parent, _NAMED)
+        """The steps that would stand if all that came of them were still to be had."""
+        database = self._history.database
+        rows = [
+            row
+            for sql in (_OUTPUTS_LOST, _VARIABLES_LOST)
+            for row in await database.fetch(sql, parent, _NAMED)
+        ]
         if not rows:
             return []
         selection = Selection(wish, flow, await self._definition(parent))
-        kept = await self._runtime.values(parent, [row["output_hash"] for row in rows])
-        steps = [
-            await self._history.steps.get(parent, row["step"])
-            for row in rows
-            if row["output_hash"] not in kept
-        ]
+        kept = await self._runtime.values(parent, [row["hash"] for row in rows])
+        missing = {row["step"]: None for row in rows if row["hash"] not in kept}
+        steps = [await self._history.steps.get(parent, step) for step in missing]
         return [(step.step, step.node_id) for step in steps if step is not None and selection.stands(step)]
 
 
@@ -204,7 +218,7 @@ def _portions(steps: Sequence[StepRecord]) -> Iterator[list[StepRecord]]:
     size = 0
     for step in steps:
         portion.append(step)
-        size += step.output_size or 0
+        size += (step.output_size or 0) + (step.sets_size or 0)
         if size > _PAGE_BYTES:
             yield portion
             portion, size = [], 0

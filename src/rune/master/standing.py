@@ -15,13 +15,14 @@ from rune.core.messages import scope_of
 from rune.core.node import Role
 from rune.core.operations import Seed
 from rune.core.outcome import Done, Failed, Sleep
+from rune.core.playbook.routing import END
 from rune.core.scope import unwrapped
 from rune.core.workflow import Workflow
 from rune.engine.values import LARGE
 from rune.history.executions import Execution
 from rune.history.steps import StepRecord
 
-__all__ = ["LABEL", "Selection", "Wish", "seed_of", "wish_of"]
+__all__ = ["LABEL", "Selection", "Wish", "behind", "seed_of", "wish_of"]
 
 LABEL = "redrive"
 """The label that says what an execution was made for, so that it can be started again."""
@@ -44,6 +45,8 @@ class Wish(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Items of the split that become others, and run again from their beginning."""
     edited: dict[str, dict[int, Raw]] = {}
     """What earlier redrives made of items, by barrier: it holds from then on."""
+    given: bool = False
+    """The input is another."""
 
     def all_edits(self) -> dict[str, dict[int, Raw]]:
         """What becomes of items, by barrier."""
@@ -65,7 +68,10 @@ class Selection:
         self._wish = wish
         self._items = None if wish.items is None else frozenset(wish.items)
         changed = _changed(before, flow)
-        self._again = {id for id in flow.nodes if id in changed} | _behind(flow, wish.fork)
+        self.again = {id for id in flow.nodes if id in changed} | behind(flow, wish.fork)
+        """The nodes all of whose steps run again."""
+        self.late: frozenset[str] = frozenset()
+        """The nodes behind any that run again, where it matters that they come to be met only later."""
         self._flow = flow
 
     def stands(self, step: StepRecord) -> bool:
@@ -74,9 +80,9 @@ class Selection:
         What a pure node gives is computed again, rather than kept: so it is out of the question here.
         """
         node = self._flow.nodes.get(step.node_id)
-        if node is None or node.id in self._again or node.deterministic or node.role is not Role.PLAIN:
+        if node is None or node.id in self.again or node.deterministic or node.role is not Role.PLAIN:
             return False
-        if self._is_edited(step):
+        if self._is_edited(step) or (node.id in self.late and _was_skipped(step)):
             return False
         if step.status == "failed":
             return self._failure_stands(step, handled=node.error.type != "halt" or _went_on(step))
@@ -105,7 +111,7 @@ class Selection:
         )
 
 
-def _behind(flow: Workflow, node: str) -> set[str]:
+def behind(flow: Workflow, node: str) -> set[str]:
     """A node, and all that can be reached from it."""
     seen = {node} & flow.nodes.keys()
     todo = list(seen)
@@ -148,7 +154,12 @@ def _texts(parameters: Any) -> list[str]:
 
 def _went_on(step: StepRecord) -> bool:
     """Whether a node that failed found a port to go on along by itself."""
-    return step.output is not None or step.output_hash is not None
+    return (step.output is not None or step.output_hash is not None) and step.port != END
+
+
+def _was_skipped(step: StepRecord) -> bool:
+    """Whether a step of a playbook did nothing, for what it found among the variables."""
+    return (step.details or {}).get("event") == "step.skipped"
 
 
 def _rests(step: StepRecord) -> bool:
@@ -163,18 +174,19 @@ def _rests(step: StepRecord) -> bool:
 # --- outcomes ---
 
 
-def seed_of(step: StepRecord, outputs: Mapping[str, bytes]) -> Seed | None:
-    """What stands of a step; None if its output is not to be had, so that it runs again."""
+def seed_of(step: StepRecord, outputs: Mapping[str, bytes], *, late: bool = False) -> Seed | None:
+    """What stands of a step; None if its output is not to be had, so that it runs again.
+
+    The variables that one set which comes `late` are set when it does.
+    """
     place = scope_of(step.lineage)
     if step.status == "failed" and not _went_on(step):
         if step.error is None:
             return None
         return Seed(step.step, place, msgspec.json.encode(Failed(step.error, reused=True)))
-    output = step.output
-    if output is None and step.output_hash is not None:
-        data = outputs.get(step.output_hash)
-        output = None if data is None else Raw(data)
-    if output is None:
+    output = _value(step.output, step.output_hash, outputs)
+    sets = _value(step.sets, step.sets_hash, outputs)
+    if output is None or (sets is None and step.turn is not None):
         return None
     if step.status in ("waiting", "stopped"):
         until = datetime.fromisoformat((step.details or {})["resume_at"]).timestamp()
@@ -182,11 +194,36 @@ def seed_of(step: StepRecord, outputs: Mapping[str, bytes]) -> Seed | None:
     details = dict(step.details or {})
     working = bool(details.pop("working", False))
     details.pop("reused", None)
-    done = Done(output, _port(step.port), working, reused=True, error=step.error, details=details or None)
+    variables = msgspec.json.decode(sets, type=dict[str, Raw]) if sets is not None else {}
+    done = Done(
+        output,
+        _port(step.port),
+        working,
+        reused=True,
+        error=step.error,
+        details=details or None,
+        sets=variables or None,
+    )
     values: dict[str, bytes] = {}
     if len(bytes(output)) > LARGE:
         done, values = _stored(step, done)
-    return Seed(step.step, place, msgspec.json.encode(done), values)
+    if sets is not None and len(bytes(sets)) > LARGE:
+        values[content_hash(bytes(sets))] = bytes(sets)
+    return Seed(
+        step.step,
+        place,
+        msgspec.json.encode(done),
+        values,
+        tuple((name, bytes(value)) for name, value in variables.items()),
+        0 if late else step.turn or 0,
+    )
+
+
+def _value(raw: Raw | None, hash: str | None, found: Mapping[str, bytes]) -> Raw | None:
+    """A value that is with its step, or else among those that were found."""
+    if raw is not None or hash is None or hash not in found:
+        return raw
+    return Raw(found[hash])
 
 
 def _port(port: str | None) -> str | tuple[str, ...] | None:

@@ -84,6 +84,9 @@ class Steering:
         if timer is None or timer.due is not None:
             return False
         task = decode_task(timer.task)
+        if task.phase != "wake":
+            # A call rests as well: the end of what it has called is what wakes it.
+            return False
         name = f"${task.current_node}"
         known = Context(task.accumulated_context, refs=task.refs, writers=task.writers)
         layers = await self._engine.values.load(execution, known.needs(frozenset({name})))

@@ -97,7 +97,7 @@ class Walk:
         barrier = OPENED[place]
         lazy = self.chance(30)
         total = self.totals[barrier] if self.chance(95) and not lazy else 0
-        window = self.random.choice([1, 2, 5] if lazy else [0, 0, 1, 2])
+        window = self.random.choice([1, 2, 5, 9] if lazy else [0, 0, 1, 2])
         policy = Policy(self.random.choice([None, None, 0, 1]), self.chance(50))
         release, keep = f"release {barrier}".encode(), self.chance(80)
         published = min(total, window) if window else total
@@ -108,7 +108,7 @@ class Walk:
     def extend(self) -> Extend:
         pick = self.random.choice
         more, known = pick([b"", b"refill 2"]), pick([b"", b"release 2"])
-        return Extend(pick([0, 1, 1, 2]), self.chance(20), more, known, pick([None, None, None, b"{}"]))
+        return Extend(pick([0, 1, 1, 2, 6]), self.chance(20), more, known, pick([None, None, None, b"{}"]))
 
     def expire(self, place: Place) -> Expire:
         target = self.random.choice([OPENED.get(place, "b"), f"m{scope_key(place)}"])
@@ -229,3 +229,46 @@ async def test_redis_answers_what_the_ledger_answers(state: RedisState, clock: C
             clock.advance(walk.random.choice([0.0, 0.0, 0.0, 0.5, 3.0, 20.0]))
         assert await views(state, execution) == await views(reference, execution), number
         await state.bury(execution, [], clock.now + 100)
+
+
+class Reading:
+    """One lazy fan-out: portions are read, items end, and anybody may ask again."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.window = self.random.choice([1, 2, 3, 5, 8, 13])
+        self.known = self.read = 0
+
+    def begin(self) -> Commit:
+        policy = Policy(self.random.choice([None, None, 2]), self.random.random() < 0.5)
+        lazy = Open("b", 0, 1, b"release", policy, self.window, refill=b"refill", lazy=True)
+        return Commit("split", ROOT, [lazy])
+
+    def commit(self) -> Commit:
+        if self.random.random() < 0.4:
+            number = self.random.randint(max(0, self.read - 2), self.read)
+            pick = random.Random(f"{self.window} {number}").choice
+            count, ended = pick([0, 1, 2, 3, 5, 21]), pick([False] * 9 + [True])
+            self.read, self.known = max(self.read, number + 1), self.known + count
+            extend = Extend(count, ended, b"refill %d" % number, b"known" if ended else b"")
+            return Commit(f"r{number}", ROOT, [Record(b"%d" % number), extend], reads="b")
+        item, error = self.random.randrange(self.known + 1), self.random.choice([None] * 9 + [b"{}"])
+        return Commit(f"i{item}", (("b", item),), [Settle(-1, b"1", error=error)])
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("seed", range(5))
+async def test_a_lazy_fan_out_goes_on_as_in_the_ledger(state: RedisState, clock: Clock, seed: int) -> None:
+    ahead = 0
+    for number in range(WALKS):
+        execution, reference = f"e{number}", MemoryState(clock)
+        reading = Reading(seed * 1_000_000 + number)
+        questions = [[reading.begin()]]
+        questions += [[reading.commit() for _ in range(reading.random.choice([1, 1, 3]))] for _ in range(40)]
+        for turn, commits in enumerate(questions):
+            expected = plain(await reference.apply(execution, commits))
+            assert plain(await state.apply(execution, commits)) == expected, (number, turn, commits)
+            ahead += sum(answer.reads for answer in expected)
+        assert await views(state, execution) == await views(reference, execution), number
+        await state.bury(execution, [], clock.now + 100)
+    assert ahead > WALKS, "sources are read while their items are published"

@@ -93,6 +93,17 @@ async def test_csv_without_a_header_gives_lists(context: FakeContext, written: W
     assert await items(context, source, 1) == [["1", "a"], ["2", "b", "c"]]
 
 
+async def test_the_names_of_columns_count_with_every_record(context: FakeContext, written: Written) -> None:
+    names = [f"{n}".ljust(1000, "x") for n in range(100)]
+    rows = [[f"{n}"] * 100 for n in range(25)]
+    name = written("\n".join(",".join(row) for row in [names, *rows]))
+    found = await portions(context, {"csv": name})
+    assert list(map(len, found)) == [10, 11, 4], "about a megabyte each; the first has the header, too"
+    assert [row for portion in found for row in portion] == [
+        dict(zip(names, row, strict=True)) for row in rows
+    ]
+
+
 @pytest.mark.parametrize("content", ["", "id,text\n"])
 async def test_csv_without_records(context: FakeContext, written: Written, content: str) -> None:
     assert await portions(context, {"csv": written(content)}) == [[]]

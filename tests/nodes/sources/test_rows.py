@@ -97,6 +97,45 @@ async def test_a_row_without_a_key_is_refused_before_any_is_given(context: FakeC
         await read_portion(source(query, "id", engine), context, None, 1)
 
 
+@ENGINES
+async def test_wide_rows_come_in_portions_of_about_a_megabyte(context: FakeContext, engine: str) -> None:
+    query = "SELECT n AS id, repeat('é', 100000) AS text FROM generate_series(1, 23) AS t(n)"
+    described, found, position = source(query, "id", engine), [], None
+    while True:
+        portion = await read_portion(described, context, position, 1000)
+        found.append([item["id"] for item in portion.items])
+        if portion.position is None:
+            break
+        position = portion.position
+        assert position["most"] <= 2 * len(portion.items), "the database looks at no more than twice as many"
+    assert found == [list(range(1, 7)), list(range(7, 13)), list(range(13, 19)), list(range(19, 24))]
+
+
+@ENGINES
+async def test_columns_of_any_name_are_counted(context: FakeContext, engine: str) -> None:
+    names = ("page", "row", "source", "sized")
+    columns = ", ".join(f'CAST(NULL AS text) AS "{name}"' for name in names)
+    query = f"SELECT n AS id, {columns}, repeat('x', 600000) AS text FROM generate_series(1, 3) AS t(n)"
+    found = await portions(context, source(query, "id", engine))
+    assert [[item["id"] for item in portion] for portion in found] == [[1, 2], [3]]
+
+
+@ENGINES
+async def test_a_row_wider_than_a_portion_is_one(context: FakeContext, engine: str) -> None:
+    query = "SELECT n AS id, repeat('x', 2000000) AS text FROM generate_series(1, 3) AS t(n)"
+    found = await portions(context, source(query, "id", engine))
+    assert [[item["id"] for item in portion] for portion in found] == [[1], [2], [3]]
+
+
+@ENGINES
+async def test_a_key_of_several_rows_is_refused_also_between_two_portions(
+    context: FakeContext, engine: str
+) -> None:
+    query = "SELECT id, repeat('x', 600000) AS text FROM (VALUES (1), (2), (2), (3)) AS t(id)"
+    with pytest.raises(NodeError, match="'2' is the 'id' of several rows"):
+        await items(context, source(query, "id", engine))
+
+
 async def test_params_are_values(context: FakeContext) -> None:
     query = "SELECT n AS id FROM generate_series(1, 10) AS t(n) WHERE n > $1 AND n < $2"
     found = await items(context, source(query, "id", "postgres", params=[3, 7]), 1)

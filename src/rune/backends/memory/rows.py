@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from rune.core.operations import Timer
-from rune.core.rows import BarrierRow, EndRow, ExecutionRow, MergeRow, ScopeRow, StepRow
+from rune.core.rows import BarrierRow, EndRow, ExecutionRow, MergeRow, Refill, ScopeRow, StepRow
 
 __all__ = ["Execution", "MemoryRows"]
 
@@ -31,7 +31,7 @@ class _Barrier:
     def __init__(self, row: BarrierRow) -> None:
         self.row = row
         self.slots: dict[int, bytes | None] = {}
-        self.refills: dict[str, tuple[int, int]] = {}
+        self.refills: dict[str, Refill] = {}
 
 
 class Execution:
@@ -45,6 +45,7 @@ class Execution:
         "scopes",
         "steps",
         "timers",
+        "turns",
         "values",
         "variables",
     )
@@ -59,6 +60,8 @@ class Execution:
         self.timers: dict[str, Timer] = {}
         self.values: dict[str, bytes] = {}
         self.variables: dict[str, bytes] = {}
+        self.turns: dict[str, int] = {}
+        """When each variable was set."""
         self.parked: dict[str, bytes] = {}
         self.leaving: dict[str, bytes] = {}
         """What was parked, until it has been published."""
@@ -141,8 +144,16 @@ class MemoryRows:
         of.steps[step] = row
         of.scope(row.scope).steps.add(step)
 
-    def set(self, execution: str, variables: Sequence[tuple[str, bytes]]) -> None:
-        self.at(execution).variables.update(variables)
+    def set(self, execution: str, variables: Sequence[tuple[str, bytes]]) -> int:
+        turn = 1 + max(self.of(execution).turns.values(), default=0)
+        self.sow(execution, variables, turn)
+        return turn
+
+    def sow(self, execution: str, variables: Sequence[tuple[str, bytes]], turn: int) -> None:
+        of = self.at(execution)
+        for name, data in variables:
+            if turn > of.turns.get(name, 0):
+                of.variables[name], of.turns[name] = data, turn
 
     def foresee(self, execution: str, barrier: str, items: Sequence[int]) -> None:
         return None
@@ -163,11 +174,11 @@ class MemoryRows:
     def add_slot(self, execution: str, barrier: str, item: int, data: bytes | None) -> None:
         self.at(execution).barriers[barrier].slots[item] = data
 
-    def refill(self, execution: str, barrier: str, step: str) -> tuple[int, int] | None:
+    def refill(self, execution: str, barrier: str, step: str) -> Refill | None:
         return self.at(execution).barriers[barrier].refills.get(step)
 
-    def add_refill(self, execution: str, barrier: str, step: str, items: tuple[int, int]) -> None:
-        self.at(execution).barriers[barrier].refills[step] = items
+    def add_refill(self, execution: str, barrier: str, step: str, refill: Refill) -> None:
+        self.at(execution).barriers[barrier].refills[step] = refill
 
     def merge(self, execution: str, merge: str) -> MergeRow | None:
         return self.of(execution).merges.get(merge)

@@ -64,7 +64,7 @@ def encode_commits(commits: Sequence[Commit]) -> bytes:
 
 def encode_seeds(seeds: Sequence[Seed]) -> bytes:
     """What `seed.lua` reads."""
-    return pack([(seed.step, seed.place, _opaque(seed.outcome)) for seed in seeds])
+    return pack([(s.step, s.place, _opaque(s.outcome), _variables(s.sets), s.turn) for s in seeds])
 
 
 def _operation(op: Operation) -> tuple[Any, ...]:
@@ -73,8 +73,7 @@ def _operation(op: Operation) -> tuple[Any, ...]:
             folds = [_number(value) for value in op.folds]
             return "settle", op.change, _opaque(op.end), op.path, op.node, folds, _opaque(op.error)
         case Record():
-            sets = [part for name, data in op.sets for part in (name, _opaque(data))]
-            return "record", _opaque(op.outcome), op.fence, sets
+            return "record", _opaque(op.outcome), op.fence, _variables(op.sets)
         case ArriveAt():
             return "arrive", _rule(op.rule), op.order, _opaque(op.payload)
         case Skip():
@@ -111,6 +110,10 @@ def _fan_out(op: Open | Extend) -> tuple[Any, ...]:
         _opaque(op.refill),
         op.lazy,
     )
+
+
+def _variables(sets: Sequence[tuple[str, bytes]]) -> list[str | Raw | None]:
+    return [part for name, data in sets for part in (name, _opaque(data))]
 
 
 def _rule(rule: Rule) -> tuple[Any, ...]:
@@ -161,8 +164,8 @@ def decode_answer(reply: Any) -> Answer:
             case b"progress":
                 answer.progress = Progress(*value)
             case b"refill":
-                first, stop = value.split()
-                answer.refill = int(first), int(stop)
+                first, stop, *reads = value.split()
+                answer.refill, answer.reads = (int(first), int(stop)), bool(reads)
             case b"arrived":
                 answer.arrived = value[0], value[1]
             case b"ending":
@@ -182,8 +185,8 @@ def decode_lease(reply: Any) -> Lease:
     match reply:
         case [b"fence", fence]:
             return Lease(fence=fence)
-        case [b"record", record]:
-            return Lease(record=record)
+        case [b"record", record, turn]:
+            return Lease(record=record, turn=turn)
         case [b"busy", until]:
             return Lease(busy_until=float(until))
         case b"dropped":

@@ -13,7 +13,7 @@ from rune.core.errors import InfrastructureError
 
 __all__ = ["VERSION", "FileLock", "connect"]
 
-VERSION = 2
+VERSION = 4
 """Of the schema, kept as the file's `user_version`."""
 _STEPS = {
     1: """ALTER TABLE tally ADD COLUMN source TEXT NOT NULL DEFAULT '';
@@ -22,7 +22,11 @@ _STEPS = {
             name      TEXT NOT NULL,
             data      BLOB NOT NULL,
             PRIMARY KEY (execution, name)
-        ) WITHOUT ROWID"""
+        ) WITHOUT ROWID""",
+    2: """ALTER TABLE step ADD COLUMN turn INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE step ADD COLUMN sets BLOB;
+        ALTER TABLE variable ADD COLUMN turn INTEGER NOT NULL DEFAULT 0""",
+    3: "ALTER TABLE refill ADD COLUMN reads INTEGER NOT NULL DEFAULT 0",
 }
 """What makes a file of each older version one of the next."""
 _PROGRAM = int.from_bytes(b"Rune")

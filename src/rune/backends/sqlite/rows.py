@@ -24,7 +24,7 @@ from rune.backends.sqlite.tables import (
 )
 from rune.backends.sqlite.timers import Timers
 from rune.core.operations import Timer
-from rune.core.rows import BarrierRow, EndRow, ExecutionRow, MergeRow, ScopeRow, StepRow
+from rune.core.rows import BarrierRow, EndRow, ExecutionRow, MergeRow, Refill, ScopeRow, StepRow
 
 __all__ = ["SqliteRows"]
 
@@ -62,8 +62,10 @@ _OF_EXECUTION = (
     "parked",
     "variable",
 )
-_SET = """INSERT INTO variable (execution, name, data) VALUES (?, ?, ?)
-    ON CONFLICT (execution, name) DO UPDATE SET data = excluded.data"""
+_SET = """INSERT INTO variable (execution, name, data, turn) VALUES (?, ?, ?, ?)
+    ON CONFLICT (execution, name) DO UPDATE SET data = excluded.data, turn = excluded.turn
+    WHERE excluded.turn > variable.turn"""
+_TURN = "SELECT coalesce(max(turn), 0) FROM variable WHERE execution = ?"
 
 
 class SqliteRows:
@@ -187,8 +189,13 @@ class SqliteRows:
     def save_barrier(self, execution: str, row: BarrierRow, *, whole: bool = False) -> None:
         self._barriers.put(execution, row, whole=whole)
 
-    def set(self, execution: str, variables: Sequence[tuple[str, bytes]]) -> None:
-        self._connection.executemany(_SET, [(execution, name, data) for name, data in variables])
+    def set(self, execution: str, variables: Sequence[tuple[str, bytes]]) -> int:
+        (last,) = self._connection.execute(_TURN, (execution,)).fetchone()
+        self.sow(execution, variables, last + 1)
+        return int(last) + 1
+
+    def sow(self, execution: str, variables: Sequence[tuple[str, bytes]], turn: int) -> None:
+        self._connection.executemany(_SET, [(execution, name, data, turn) for name, data in variables])
 
     def foresee(self, execution: str, barrier: str, items: Sequence[int]) -> None:
         # Two queries for the whole batch instead of two for each item.
@@ -214,11 +221,11 @@ class SqliteRows:
     def add_slot(self, execution: str, barrier: str, item: int, data: bytes | None) -> None:
         self._slots.put((data,), execution, barrier, item)
 
-    def refill(self, execution: str, barrier: str, step: str) -> tuple[int, int] | None:
+    def refill(self, execution: str, barrier: str, step: str) -> Refill | None:
         return self._refills.get(execution, barrier, step)
 
-    def add_refill(self, execution: str, barrier: str, step: str, items: tuple[int, int]) -> None:
-        self._refills.put(items, execution, barrier, step)
+    def add_refill(self, execution: str, barrier: str, step: str, refill: Refill) -> None:
+        self._refills.put(refill, execution, barrier, step)
 
     def merge(self, execution: str, merge: str) -> MergeRow | None:
         return self._merges.get(execution, merge)

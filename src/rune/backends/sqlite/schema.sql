@@ -51,6 +51,9 @@ CREATE TABLE step (
     fence     INTEGER NOT NULL,
     spent     INTEGER NOT NULL,
     record    BLOB,
+    -- When the record set variables, among all that did, and those that it sets when the step is met.
+    turn      INTEGER NOT NULL DEFAULT 0,
+    sets      BLOB,
     PRIMARY KEY (execution, id)
 ) WITHOUT ROWID;
 CREATE INDEX step_of_scope ON step (execution, scope) WHERE scope <> '';
@@ -60,6 +63,7 @@ CREATE TABLE variable (
     execution TEXT NOT NULL,
     name      TEXT NOT NULL,
     data      BLOB NOT NULL,
+    turn      INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (execution, name)
 ) WITHOUT ROWID;
 
@@ -111,6 +115,7 @@ CREATE TABLE refill (
     step      TEXT    NOT NULL,
     start     INTEGER NOT NULL,
     stop      INTEGER NOT NULL,
+    reads     INTEGER NOT NULL,
     PRIMARY KEY (execution, barrier, step)
 ) WITHOUT ROWID;
 

@@ -11,7 +11,7 @@ import msgspec
 
 from rune.backends.sqlite.table import Table
 from rune.core.operations import Ending
-from rune.core.rows import EndRow, ExecutionRow, MergeRow, ScopeRow, StepRow
+from rune.core.rows import EndRow, ExecutionRow, MergeRow, Refill, ScopeRow, StepRow
 
 __all__ = [
     "arrivals",
@@ -32,6 +32,8 @@ _encode_folds = msgspec.json.Encoder().encode
 _decode_folds = msgspec.json.Decoder(tuple[float | int, ...]).decode
 _encode_ending = msgspec.msgpack.Encoder().encode
 _decode_ending = msgspec.msgpack.Decoder(Ending).decode
+_encode_sets = msgspec.msgpack.Encoder().encode
+_decode_sets = msgspec.msgpack.Decoder(tuple[tuple[str, bytes], ...]).decode
 
 
 def executions(connection: Connection, keep: int) -> Table[ExecutionRow]:
@@ -76,11 +78,16 @@ def merges(connection: Connection, keep: int) -> Table[MergeRow]:
 
 def steps(connection: Connection, leased_until: Callable[[str, str, str], float]) -> Table[StepRow]:
     def decode(key: tuple[str, str], columns: Any) -> StepRow:
-        scope, fence, spent, record = columns
-        return StepRow(scope, record, fence, leased_until(key[0], scope, key[1]), spent)
+        scope, fence, spent, record, turn, sets = columns
+        until = leased_until(key[0], scope, key[1])
+        return StepRow(scope, record, fence, until, spent, turn, _decode_sets(sets) if sets else ())
 
-    columns = ("scope", "fence", "spent", "record")
-    return Table(connection, "step", ("execution", "id"), columns, decode, attrgetter(*columns))
+    def encode(row: StepRow) -> tuple[Any, ...]:
+        sets = _encode_sets(row.sets) if row.sets else None
+        return row.scope, row.fence, row.spent, row.record, row.turn, sets
+
+    columns = ("scope", "fence", "spent", "record", "turn", "sets")
+    return Table(connection, "step", ("execution", "id"), columns, decode, encode)
 
 
 def settled(connection: Connection) -> Table[bool]:
@@ -109,10 +116,13 @@ def slots(connection: Connection) -> Table[tuple[bytes | None]]:
     return Table(connection, "slot", ("execution", "barrier", "item"), ("data",), _as_it_is, _itself)
 
 
-def refills(connection: Connection) -> Table[tuple[int, int]]:
-    return Table(
-        connection, "refill", ("execution", "barrier", "step"), ("start", "stop"), _as_it_is, _itself
-    )
+def refills(connection: Connection) -> Table[Refill]:
+    def decode(_: Any, columns: Any) -> Refill:
+        start, stop, reads = columns
+        return start, stop, bool(reads)
+
+    columns = ("start", "stop", "reads")
+    return Table(connection, "refill", ("execution", "barrier", "step"), columns, decode, _itself)
 
 
 def arrivals(connection: Connection) -> Table[tuple[int, bytes | None]]:

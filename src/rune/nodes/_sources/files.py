@@ -35,6 +35,11 @@ class _Place(Struct, omit_defaults=True):
     """The file's when it was opened first: what is added later is not part of it."""
     columns: list[str] | None = None
 
+    @property
+    def named(self) -> int:
+        """Characters of the names of all columns."""
+        return sum(map(len, self.columns)) if self.columns else 0
+
 
 class _Lines:
     """The lines of a file from a place on, with their ends; the place moves along."""
@@ -101,11 +106,14 @@ def read_file(artifacts: Artifacts, source: Descriptor, position: Any, wanted: i
         begun = place.at
         found = _records(lines, table) if table else _values(lines) if source.jsonl else _texts(lines)
         items: list[Any] = []
-        while len(items) < wanted and place.at - begun < _PORTION:
+        named = place.named
+        # Each record of CSV repeats the names of its columns.
+        while len(items) < wanted and place.at - begun + len(items) * named < _PORTION:
             try:
                 items.append(next(found))
             except StopIteration:
                 break
+            named = named or place.named
         return Portion(items, None if lines.ended else msgspec.to_builtins(place))
 
 

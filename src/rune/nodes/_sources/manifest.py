@@ -15,7 +15,9 @@ from rune.core.playbook.references import is_manifest, is_result_ref
 __all__ = ["read_part"]
 
 _PORTION = 1024 * 1024
-"""Bytes of large results after which a portion is enough."""
+"""Bytes of items after which a portion is enough."""
+
+_encode = msgspec.json.Encoder().encode
 
 
 class _Place(msgspec.Struct):
@@ -39,7 +41,7 @@ async def read_part(kept: Mapping[str, Any], context: StepContext, position: Any
     for item in held[place.item : place.item + wanted]:
         # A manifest refers to results that are large themselves.
         large = is_manifest(kept) and is_result_ref(item)
-        size += item["meta"]["bytes"] if large else 0
+        size += item["meta"]["bytes"] if large else len(_encode(item))
         if items and size > _PORTION:
             break
         items.append(await context.load(item["ref"]) if large else item)

@@ -17,8 +17,13 @@ __all__ = ["read_rows"]
 
 _MOST = 1000
 """Rows of one portion."""
-_KEY, _TYPE, _AGAIN = "~key", "~type", "~again"
-"""Columns of our own: the key as text, its type, and whether the row before has the same."""
+_PORTION = 1024 * 1024
+"""Bytes of rows, as the database writes them, after which a portion is enough."""
+_KEY, _TYPE, _AGAIN, _FOUND, _BEFORE = "~key", "~type", "~again", "~found", "~before"
+"""Columns of our own: the key as text, its type, whether the next row has the same, how many rows there were
+to choose from, and the bytes of those before."""
+_ROW = '"~row"'
+"""A row of the query: a column of the same name would be taken for it."""
 
 
 class _Place(Struct):
@@ -26,12 +31,14 @@ class _Place(Struct):
 
     after: str
     type: str
+    most: int = _MOST
+    """Rows to choose from: not many more than the last portion had room for, as the database looks at all."""
 
 
 async def read_rows(source: Query, context: StepContext, position: Any, wanted: int) -> Portion:
     """Some rows as objects."""
     place = None if position is None else msgspec.convert(position, _Place)
-    wanted = min(wanted, _MOST)
+    wanted = min(wanted, place.most if place else _MOST)
     if place is None and (await _run(source, context, _without_key(source), [])).rows:
         raise NodeError(
             f"`key`: the column {source.key!r} has a null; rows without a key have no place in an order",
@@ -41,12 +48,13 @@ async def read_rows(source: Query, context: StepContext, position: Any, wanted: 
     # One more than wanted, to see whether there is more, and whether the next row has the same key.
     after = [] if place is None else [place.after]
     ran = await _run(source, context, _page(source, place, wanted + 1), after)
-    rows = ran.rows
     _check(source, ran)
-    last = rows[wanted - 1] if len(rows) > wanted else None
-    following = None if last is None else {"after": last[_KEY], "type": last[_TYPE]}
-    own = (_KEY, _TYPE, _AGAIN)
-    items = [{name: row[name] for name in ran.columns if name not in own} for row in rows[:wanted]]
+    rows, following = ran.rows[:wanted], None
+    if rows and rows[-1][_FOUND] > len(rows):
+        last, most = rows[-1], min(_MOST, 2 * len(rows))
+        following = {"after": last[_KEY], "type": last[_TYPE], "most": most}
+    own = (_KEY, _TYPE, _AGAIN, _FOUND, _BEFORE)
+    items = [{name: row[name] for name in ran.columns if name not in own} for row in rows]
     return Portion(items, following)
 
 
@@ -67,16 +75,22 @@ def _without_key(source: Query) -> str:
 
 def _page(source: Query, place: _Place | None, limit: int) -> str:
     key = _quoted(source.key)
-    type_of = f"CAST(pg_typeof(page.{key}) AS text)" if source.engine == "postgres" else f"typeof(page.{key})"
+    postgres = source.engine == "postgres"
+    type_of = f"CAST(pg_typeof({_ROW}.{key}) AS text)" if postgres else f"typeof({_ROW}.{key})"
+    text = f"CAST({_ROW} AS text)" if postgres else f"encode(CAST({_ROW} AS text))"
     number = len(source.params or ()) + 1
     beyond = ""
     if place is not None:
         beyond = f" WHERE source.{key} > CAST(CAST(${number} AS text) AS {place.type})"
+    # The database itself counts the bytes, so that it never sends many more than are enough.
     return (
-        f'SELECT page.*, CAST(page.{key} AS text) AS "{_KEY}", {type_of} AS "{_TYPE}", '
-        f'page.{key} = lag(page.{key}) OVER (ORDER BY page.{key}) AS "{_AGAIN}" '
-        f"FROM (SELECT * FROM {_inner(source)}{beyond} ORDER BY source.{key} LIMIT {limit}) AS page "
-        f"ORDER BY page.{key}"
+        f'SELECT * FROM (SELECT {_ROW}.*, CAST({_ROW}.{key} AS text) AS "{_KEY}", {type_of} AS "{_TYPE}", '
+        f'{_ROW}.{key} = lead({_ROW}.{key}) OVER (ORDER BY {_ROW}.{key}) AS "{_AGAIN}", '
+        f'count(*) OVER () AS "{_FOUND}", '
+        f"coalesce(sum(octet_length({text})) OVER (ORDER BY {_ROW}.{key} "
+        f'ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS "{_BEFORE}" '
+        f"FROM (SELECT * FROM {_inner(source)}{beyond} ORDER BY source.{key} LIMIT {limit}) AS {_ROW}"
+        f') AS sized WHERE "{_BEFORE}" < {_PORTION} ORDER BY sized.{key}'
     )
 
 

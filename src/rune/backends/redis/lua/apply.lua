@@ -1,4 +1,4 @@
--- uses: rows, execution, gate, timers, steps, folds(), fanouts, merges()
+-- uses: rows, execution, gate, timers, steps, folds(), fanouts, merges(), variables()
 --
 -- Carry out commits in order, each with all its operations or none.
 --
@@ -23,6 +23,7 @@ function operations.record(commit, op, answer)
   local step, key = commit[1], scope_key(commit[2])
   local known = step_row(key, step)
   if known.record then
+    answer.turn = known.turn > 0 and known.turn or nil
     if known.record ~= outcome then
       answer.record = known.record
       return false
@@ -36,8 +37,9 @@ function operations.record(commit, op, answer)
   own(commit[2])
   call('HSET', prefix .. 's:' .. key, 'r:' .. step, outcome)
   end_lease(key, step)
-  for i = 1, #sets, 2 do
-    call('HSET', prefix .. 'c', sets[i], sets[i + 1])
+  if #sets > 0 then
+    answer.turn = variables().set(sets)
+    call('HSET', prefix .. 's:' .. key, 'o:' .. step, answer.turn)
   end
 end
 

@@ -12,23 +12,24 @@ local function close(row, step, failure, answer)
 end
 
 -- Let more items of a window start; a quarter of it at a time makes for fewer, fuller refills. An empty range lets a
--- lazy source be read on.
+-- lazy source be read on, and so does a third word; what is read has room to be published.
 local function refill(row, step, done, answer)
-  local room = row.window - (row.published - done)
-  if room < math.max(1, math.floor(row.window / 4)) then
+  local least, first = math.max(1, math.floor(row.window / 4)), row.published
+  local room = row.window - (first - done)
+  if room < least then
     return
   end
-  local first = row.published
-  if first < row.total then
-    row.published = math.min(row.total, first + room)
-    call('HSET', prefix .. 'b:' .. row.id, 'published', row.published)
-  elseif row.source == 'idle' then
+  row.published = math.min(row.total, first + room)
+  local more = row.published - first
+  local reads = row.source == 'idle' and row.published == row.total and room - more >= least
+  if reads then
     row.source = 'reading'
-    call('HSET', prefix .. 'b:' .. row.id, 'source', row.source)
-  else
+  elseif more == 0 then
     return
   end
-  answer.refill, answer.refill_task = first .. ' ' .. row.published, text_of(row, 'refill')
+  call('HSET', prefix .. 'b:' .. row.id, 'published', row.published, 'source', row.source)
+  answer.refill = first .. ' ' .. row.published .. (reads and more > 0 and ' reads' or '')
+  answer.refill_task = text_of(row, 'refill')
   call('HSET', prefix .. 'f:' .. row.id, step, answer.refill)
 end
 

@@ -1,4 +1,4 @@
--- uses: rows, execution, gate, steps
+-- uses: rows, execution, gate, steps, variables()
 --
 -- Grant the right to run steps.
 --
@@ -6,7 +6,7 @@
 -- ARGV[1]  the time   ARGV[2]  "new" if the execution may be unknown   ARGV[3]  the attempt   ARGV[4]  until when
 -- ARGV[5]  who asks, and which of its calls this is   ARGV[6]  msgpack: a list of {step, place}
 -- answer   "unknown" if there is no such execution, "buried" if it is; else for each step "gone",
---          "dropped", {"fence", number}, {"record", outcome} or {"busy", until}
+--          "dropped", {"fence", number}, {"record", outcome, turn} or {"busy", until}
 --
 -- May be repeated: a lease that this very call was granted is granted again, with the same fence.
 
@@ -25,7 +25,13 @@ local function lease(step, place)
   local known = step_row(key, step)
   if known.record then
     own(place)
-    return { 'record', known.record }
+    local sets = call('HGET', prefix .. 's:' .. key, 'w:' .. step)
+    if sets then
+      known.turn = variables().set(cmsgpack.unpack(sets))
+      call('HSET', prefix .. 's:' .. key, 'o:' .. step, known.turn)
+      call('HDEL', prefix .. 's:' .. key, 'w:' .. step)
+    end
+    return { 'record', known.record, known.turn }
   end
   if known.spent >= tonumber(ARGV[3]) then
     return 'gone'

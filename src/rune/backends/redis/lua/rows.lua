@@ -4,21 +4,23 @@
 -- KEYS[1] is always exec:{<execution>}:x. The braces make the id the hash tag, so that all the keys of one
 -- execution are in one slot. Below the prefix exec:{<execution>}: there are
 --
---   x            hash    the execution: since, touched, paused; then ended, closer, status, at, error, reason,
---                        context, started; then burying; at last only buried, which goes by its TTL
+--   x            hash    the execution: since, touched, paused, turn (in which variables were set last); then ended, closer, status, at,
+--                        error, reason, context, started; then burying; at last only buried, which goes by its TTL
 --   s:<scope>    hash    a scope: live, error; of its steps t:<step> (has settled), r: (record), f: (fence),
---                        l: (leased until), h: (lease holder), p: (attempts spent). The root's name is empty
+--                        l: (leased until), h: (lease holder), p: (attempts spent), o: (the turn in which its
+--                        record set variables), w: (those it sets when it is met). The root's name is empty
 --   e:<scope>    hash    what branches left that ended in the scope, by step
 --   n:<scope>    set     b<barrier> and m<merge>: what was opened in the scope
 --   b:<barrier>  hash    a fan-out's row     i:<barrier>  hash  its slots by item; "" is skipped
---   f:<barrier>  hash    refills by step     o:<barrier>  set   items that have a scope row
+--   f:<barrier>  hash    refills by step: "<from> <to>", and "reads" if the source is to be read on, too
+--   o:<barrier>  set     items that have a scope row
 --   m:<merge>    hash    a merge's row; a:<member> are its arrivals, "" if skipped, "<order> <payload>" if live
 --   timers, sleepers     hash  timers by id, those in which a branch rests apart: "<due> <claimed until> <task>"
 --   disarmed     set     timers that are no more, but may still stand in the due index
 --   leases       zset    leased steps by the time their lease ends       leased  hash  the scopes of these steps
 --   g            set     barriers whose left-behind items are still to be swept    sown  set  those with seeded items
 --   v            hash    stored values by hash                           parked  hash  parked Tasks by step
---   c            hash    variables of the execution
+--   c            hash    variables of the execution                     ct      hash  the turns in which they were set
 --   unparked     hash    those that are being published, since the execution goes on
 --
 -- A scope that ends is a bounded number of keys to unlink, whatever is in them.

@@ -2,10 +2,11 @@
 -- Not a script: the loader puts it before those that ask for it, after rows.lua.
 
 local function step_row(key, step)
-  local f = call('HMGET', prefix .. 's:' .. key, 'r:' .. step, 'f:' .. step, 'l:' .. step, 'h:' .. step, 'p:' .. step)
+  local f = call('HMGET', prefix .. 's:' .. key, 'r:' .. step, 'f:' .. step, 'l:' .. step, 'h:' .. step, 'p:' .. step,
+    'o:' .. step)
   return {
     record = f[1], fence = tonumber(f[2] or 0), leased_until = tonumber(f[3] or 0), holder = f[4],
-    spent = tonumber(f[5] or 0),
+    spent = tonumber(f[5] or 0), turn = tonumber(f[6] or 0),
   }
 end
 
