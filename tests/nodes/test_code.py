@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import pytest
@@ -68,6 +72,71 @@ async def test_many_run_side_by_side(context: FakeContext) -> None:
 
 async def test_a_large_argument_and_a_large_result_pass(context: FakeContext) -> None:
     assert await output(Code, context, code="result = s * 2", args={"s": "x" * 2_000_000}) == "x" * 4_000_000
+
+
+async def test_large_arguments_pass_side_by_side(context: FakeContext) -> None:
+    async def one(n: int) -> Any:
+        return await output(Code, context, code="result = len(s) + n", args={"s": "x" * 180_000, "n": n})
+
+    assert await asyncio.gather(*map(one, range(30))) == [180_000 + n for n in range(30)]
+
+
+FORKING = """
+import os, subprocess, time
+if os.fork() == 0:
+    time.sleep(600)
+    os._exit(0)
+result = subprocess.Popen(["sleep", "600"], start_new_session=True).pid
+"""
+
+
+async def test_code_that_goes_on_twice_gives_one_result(context: FakeContext) -> None:
+    assert await output(Code, context, code="import os; os.fork(); result = 'x' * 100_000") == "x" * 100_000
+
+
+async def test_what_code_has_started_ends_with_it(context: FakeContext) -> None:
+    pid = await output(Code, context, code=FORKING, timeout=20)
+    await _gone(pid)
+
+
+async def test_nothing_is_left_when_the_worker_goes(context: FakeContext) -> None:
+    code = FORKING + "print(result)\nopen(file, 'w').write(str(result))\ntime.sleep(600)"
+    with NamedTemporaryFile() as file:
+        running = asyncio.ensure_future(output(Code, context, code=code, args={"file": file.name}))
+        while not Path(file.name).read_text():
+            await asyncio.sleep(0.02)
+        # As when it is killed: the server finds its socket closed.
+        python: Python = context.service("python")
+        await python.close()
+        await _gone(int(Path(file.name).read_text()))
+        with pytest.raises(NodeError):
+            await running
+
+
+async def _gone(pid: int) -> None:
+    async with asyncio.timeout(10):
+        while Path(f"/proc/{pid}").exists():
+            await asyncio.sleep(0.02)
+
+
+async def test_code_cannot_look_into_the_worker(context: FakeContext) -> None:
+    code = f"result = open('/proc/{os.getpid()}/environ').read()"
+    with pytest.raises(NodeError, match="PermissionError"):
+        await output(Code, context, code=code)
+    code = f"import subprocess; subprocess.run(['cat', '/proc/{os.getpid()}/environ'], check=True)"
+    with pytest.raises(NodeError, match="CalledProcessError"):
+        await output(Code, context, code=code)
+
+
+async def test_code_that_ends_the_server_ends_no_other_for_good(context: FakeContext) -> None:
+    with suppress(NodeError):
+        await output(Code, context, code="import os; os.kill(os.getppid(), 9)")
+    async with asyncio.timeout(10):
+        while True:
+            # One that is handed over just then is lost with it.
+            with suppress(NodeError):
+                assert await output(Code, context, code="result = 2") == 2
+                break
 
 
 async def test_whoever_is_cancelled_leaves_no_process_behind(context: FakeContext) -> None:

@@ -9,8 +9,10 @@ import msgspec
 from msgspec import Raw
 
 from rune.core.ids import content_hash
+from rune.core.playbook.pipeline import Ended
 from rune.core.references import reference
-from rune.nodes._results import Ordered, Results, kept, loaded, part_of
+from rune.nodes._results import Results, kept, loaded, part_of
+from rune.nodes.playbook.looping import Collected
 
 
 class Store:
@@ -71,13 +73,18 @@ async def test_parts_are_bounded_in_bytes_and_in_number() -> None:
 
 async def test_results_that_come_side_by_side_stand_in_order() -> None:
     store: Any = Store()
-    results = Results(store)
-    ordered = Ordered(results)
+    collected = Collected(store, {"all": "append", "last": "merge"})
     texts = [f"{number:03}" + "x" * 30_000 for number in range(60)]
-    await asyncio.gather(*(ordered.put(at, encoded(texts[at])) for at in reversed(range(60))))
-    whole = await results.whole()
-    assert len(whole["parts"]) > 5
-    assert await loaded(store, whole) == texts
+    await asyncio.gather(
+        *(
+            collected.put(at, Ended(texts[at]), {"all": texts[at], "last": {"at": at}})
+            for at in reversed(range(60))
+        )
+    )
+    whole = msgspec.json.decode(encoded(await collected.whole()))
+    assert len(whole["results"]["parts"]) > 5
+    shared = {"all": texts, "last": {"at": 59}}
+    assert await loaded(store, whole) == {"results": texts, "count": 60, "shared": shared}
 
 
 async def test_a_large_result_is_kept_and_found_again() -> None:

@@ -54,6 +54,64 @@ async def test_rows_come_as_json(context: FakeContext) -> None:
     assert found["row_count"] == 1
 
 
+async def test_values_of_json_go_in_and_come_out_as_they_are(context: FakeContext) -> None:
+    await output(
+        Sql, context, command="CREATE TABLE v (j jsonb, at timestamptz, day date, t text, n numeric, a int[])"
+    )
+    given = [{"k": [1, "ü"]}, "2026-01-02T03:04:05Z", "2026-01-02", 7, 1.5, [1, 2]]
+    found = await output(
+        Sql, context, command="INSERT INTO v VALUES ($1, $2, $3, $4, $5, $6) RETURNING *", params=given
+    )
+    assert found["rows"] == [
+        {
+            "j": {"k": [1, "ü"]},
+            "at": "2026-01-02T03:04:05+00:00",
+            "day": "2026-01-02",
+            "t": "7",
+            "n": 1.5,
+            "a": [1, 2],
+        }
+    ]
+    text = await output(Sql, context, command="SELECT $1::jsonb AS j", params=['{"k": 1}'])
+    assert text["rows"] == [{"j": {"k": 1}}], "JSON as text is JSON"
+    with pytest.raises(NodeError) as raised:
+        await output(Sql, context, command="SELECT $1::date", params=["yesterday"])
+    assert raised.value.code == "SQL_ERROR"
+
+
+async def test_a_statement_that_takes_too_long_is_told(context: FakeContext) -> None:
+    with pytest.raises(NodeError, match=r"took longer than 0.2 s") as raised:
+        await output(Sql, context, command="SELECT pg_sleep(30)", timeout=0.2)
+    assert raised.value.code == "SQL_TIMEOUT"
+    assert (await output(Sql, context, command="SELECT 1 AS n"))["rows"] == [{"n": 1}]
+
+
+@pytest.mark.parametrize("engine", ["postgres", "duckdb"])
+async def test_a_command_of_nothing_is_told(context: FakeContext, engine: str) -> None:
+    with pytest.raises(NodeError, match="no statement"):
+        await output(Sql, context, command=" ; -- nothing", engine=engine)
+
+
+@pytest.mark.parametrize(
+    "credential",
+    [
+        {"dsn": "http://x"},
+        {"dsn": "postgresql://u:hush@h:port/x"},
+        {"dsn": ""},
+        {"dsn": 5},
+        {"host": "127.0.0.1", "port": "abc"},
+    ],
+)
+async def test_a_credential_that_is_no_address_is_told(
+    context: FakeContext, credential: dict[str, object]
+) -> None:
+    wrong = FakeContext({}, credential=credential, services=context._services)
+    with pytest.raises(NodeError) as raised:
+        await output(Sql, wrong, command="SELECT 1")
+    assert raised.value.code == "SQL_CREDENTIAL"
+    assert "hush" not in raised.value.message
+
+
 async def test_statements_are_one_transaction(context: FakeContext) -> None:
     await output(Sql, context, command="CREATE TABLE t (n int)")
     with pytest.raises(NodeError, match="division by zero") as raised:

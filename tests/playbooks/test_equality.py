@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.playbooks.playing import play
 
 NUMBERS = st.lists(st.integers(-5, 5), max_size=6)
+MODES = st.sampled_from(["sequential", "parallel"])
 EXPRESSIONS = st.sampled_from(
     [
         "{{ iter.n * 2 }}",
@@ -18,6 +19,7 @@ EXPRESSIONS = st.sampled_from(
         "{{ {'n': iter.n, 'before': _prev} }}",
         "{{ [iter.n, args.given | default('none')] }}",
         "{{ iter.kept | default(iter.n) }}",
+        "{{ [shard.iter_index, shard.iter_key] }}",
     ]
 )
 
@@ -34,6 +36,8 @@ def tasks(draw: st.DrawFn) -> list[dict[str, Any]]:
             rules.append({"expr": "{{ (iter.seen | default(0)) < 2 }}", "do": "jump", "to": "t0", **again})
         if draw(st.booleans()):
             rules.append({"expr": "{{ iter.n > 3 }}", "do": "break", **writes})
+        if draw(st.booleans()):
+            writes["set_shared"] = {"total": "{{ iter.n }}", "all": draw(EXPRESSIONS)}
         rules.append({"else": {"do": "continue", **writes}})
         made.append({f"t{number}": {"kind": "noop", "eval": rules}})
     # What the pipeline gives is the result of its last task.
@@ -50,13 +54,22 @@ def playbooks(draw: st.DrawFn) -> dict[str, Any]:
     for number in range(count):
         step: dict[str, Any] = {
             "step": f"s{number}",
-            "loop": {"in": draw(NUMBERS), "iterator": "n"},
+            "loop": {"in": draw(NUMBERS), "iterator": "n", "spec": {"mode": draw(MODES)}},
             "tool": draw(tasks()),
         }
         if number < count - 1:
             step["next"] = [{"step": f"s{number + 1}", "args": {"given": f"{{{{ s{number}.results }}}}"}}]
         steps.append(step)
-    return {"workload": {"base": draw(st.integers(0, 9))}, "workflow": steps}
+    fanout = {
+        "reducers": {"total": "sum", "all": "append"},
+        "max_shards": draw(st.sampled_from([None, 2])),
+        "key": draw(st.sampled_from([None, "k{{ iter.n }}"])),
+    }
+    return {
+        "workload": {"base": draw(st.integers(0, 9))},
+        "executor": {"spec": {"fanout": fanout}},
+        "workflow": steps,
+    }
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
@@ -64,7 +77,7 @@ def playbooks(draw: st.DrawFn) -> dict[str, Any]:
 async def test_local_and_fanout_agree(playbook: dict[str, Any]) -> None:
     found = []
     for mode in ("local", "fanout"):
-        document = {**playbook, "executor": {"spec": {"loop_mode": mode}}}
+        document = {**playbook, "executor": {"spec": {**playbook["executor"]["spec"], "loop_mode": mode}}}
         text = "\n".join(f"{key}: {msgspec.json.encode(value).decode()}" for key, value in document.items())
         found.append(await play(text))
     local, spread = found

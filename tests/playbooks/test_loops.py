@@ -100,14 +100,16 @@ async def test_a_shard_is_tried_again_as_a_whole() -> None:
     assert attempts == [1, 2, 3]
 
 
-async def test_reducers_fold_what_the_shards_share() -> None:
-    played = await play("""
+@pytest.mark.parametrize("order", ["sequential", "parallel"])
+@pytest.mark.parametrize("mode", ["local", "fanout"])
+async def test_reducers_fold_what_iterations_share(mode: str, order: str) -> None:
+    text = """
     workflow:
       - step: loop
         spec:
-          loop_mode: fanout
+          loop_mode: MODE
           fanout: {reducers: {total: sum, least: min, most: max, all: append, by: merge}}
-        loop: {in: [3, 1, 2], iterator: n}
+        loop: {in: [3, 1, 2], iterator: n, spec: {mode: ORDER}}
         tool:
           - one:
               kind: noop
@@ -120,7 +122,11 @@ async def test_reducers_fold_what_the_shards_share() -> None:
                       most: "{{ iter.n }}"
                       all: "{{ iter.n }}"
                       by: "{{ {'k': iter.n} }}"
-    """)
+        next: [{step: told, args: {total: "{{ shared.total }}"}}]
+      - {step: told, tool: {kind: python, code: result = total}}
+    """
+    played = await play(text.replace("MODE", mode).replace("ORDER", order))
+    assert played.steps["told"] == 6
     assert played.steps["loop"]["shared"] == {
         "total": 6,
         "least": 1,
@@ -130,13 +136,99 @@ async def test_reducers_fold_what_the_shards_share() -> None:
     }
 
 
-async def test_shards_know_who_they_are() -> None:
+@pytest.mark.parametrize(
+    ("op", "value", "said"),
+    [
+        ("sum", '"a text"', "the shared value 'it' is a sum: it cannot take string"),
+        ("merge", "5", "is a merge"),
+        ("max", "\"{{ iter.n if iter.n > 1 else 'x' }}\"", "is a max"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["local", "fanout"])
+async def test_a_value_that_cannot_be_folded_fails_the_step(
+    mode: str, op: str, value: str, said: str
+) -> None:
+    played = await play(f"""
+    workflow:
+      - step: loop
+        spec: {{loop_mode: {mode}, fanout: {{reducers: {{it: {op}}}}}}}
+        loop: {{in: [1, 2], iterator: n}}
+        tool: {{kind: noop, eval: [{{else: {{do: continue, set_shared: {{it: {value}}}}}}}]}}
+        next: [{{step: mend, when: "{{{{ event.name == 'step.failed' }}}}"}}]
+      - {{step: mend, tool: {{kind: python, code: result = 1}}}}
+    """)
+    assert played.steps.get("mend") == 1, played.error
+    (error,) = [m.error for m in played.told if m.error is not None]
+    assert said in error.message
+    assert error.code == "PLAYBOOK_SHARED"
+
+
+@pytest.mark.parametrize("mode", ["local", "fanout"])
+async def test_a_shared_value_that_nobody_declared_fails_the_step(mode: str) -> None:
+    played = await play(f"""
+    workflow:
+      - step: loop
+        spec: {{loop_mode: {mode}, fanout: {{reducers: {{it: sum}}}}}}
+        loop: {{in: [1, 2], iterator: n}}
+        tool: {{kind: noop, eval: [{{else: {{do: continue, set_shared: "{{{{ {{'other': 1}} }}}}"}}}}]}}
+    """)
+    assert played.error is not None
+    assert "nobody reduces the shared value 'other'" in played.error.message
+
+
+@pytest.mark.parametrize("mode", ["local", "fanout"])
+async def test_older_playbooks_read_their_vars_in_loops(mode: str) -> None:
+    text = f"""
+    executor: {{spec: {{loop_mode: {mode}}}}}
+    vars: {{items: [1, 2], base: 10}}
+    workflow:
+      - step: loop
+        loop: {{in: "{{{{ vars.items }}}}", iterator: iter}}
+        tool: {{kind: python, args: {{n: "{{{{ iter.iter + vars.base }}}}"}}, code: result = n}}
+    """
+    played = await play(text, compatibility=True)
+    assert played.steps["loop"]["results"] == [11, 12]
+
+
+@pytest.mark.parametrize(
+    "fanout", ["loop_mode: local, fanout: {", "loop_mode: fanout, fanout: {max_shards: 1, "]
+)
+async def test_a_key_that_cannot_be_had_fails_the_step(fanout: str) -> None:
+    played = await play(f"""
+    workflow:
+      - step: loop
+        spec: {{{fanout} max_job_retries: 0, key: "{{{{ 1 / iter.n }}}}"}}}}
+        loop: {{in: [1, 0], iterator: n}}
+        tool: {{kind: noop}}
+        next: [{{step: mend, when: "{{{{ event.name == 'step.failed' }}}}"}}]
+      - {{step: mend, tool: {{kind: python, code: result = 1}}}}
+    """)
+    assert played.steps.get("mend") == 1, played.error
+
+
+async def test_elements_that_share_a_shard_have_names_of_their_own() -> None:
     played = await play("""
     workflow:
       - step: loop
-        spec: {loop_mode: fanout, fanout: {key: "{{ iter.n.id }}"}}
-        loop: {in: [{id: a}, {id: b}], iterator: n}
+        spec: {loop_mode: fanout, fanout: {max_shards: 2, key: "k{{ iter.n }}"}}
+        loop: {in: [5, 6, 7, 8], iterator: n}
         tool: {kind: python, args: {shard: "{{ shard }}"}, code: result = shard}
+    """)
+    found = played.steps["loop"]["results"]
+    assert [(one["iter_index"], one["iter_key"]) for one in found] == [
+        *((0, "k5"), (1, "k6"), (2, "k7"), (3, "k8")),
+    ]
+    assert [one["shard_id"].removeprefix(one["loop_id"]) for one in found] == [".0", ".0", ".1", ".1"]
+
+
+@pytest.mark.parametrize("mode", ["local", "fanout"])
+async def test_iterations_know_who_they_are(mode: str) -> None:
+    played = await play(f"""
+    workflow:
+      - step: loop
+        spec: {{loop_mode: {mode}, fanout: {{key: "{{{{ iter.n.id }}}}"}}}}
+        loop: {{in: [{{id: a}}, {{id: b}}], iterator: n}}
+        tool: {{kind: python, args: {{shard: "{{{{ shard }}}}"}}, code: result = shard}}
     """)
     one, two = played.steps["loop"]["results"]
     assert (one["iter_key"], two["iter_key"]) == ("a", "b")

@@ -133,6 +133,45 @@ async def test_code_that_takes_too_long_or_too_much_is_ended() -> None:
     assert "MemoryError" in failed["large"].message
 
 
+async def test_tasks_that_never_wait_do_not_keep_the_worker_to_themselves() -> None:
+    played = await play("""
+    workflow:
+      - step: endless
+        spec: {timeout: 0.3}
+        tool:
+          - one: {kind: noop}
+          - two: {kind: noop, eval: [{else: {do: jump, to: one}}]}
+    """)
+    assert played.error is not None
+    assert played.error.code == "STEP_TIMEOUT"
+
+
+async def test_a_task_of_the_workbook_brings_its_rules_unless_there_are_others() -> None:
+    played = await play("""
+    workbook:
+      - name: double
+        tool:
+          kind: python
+          code: result = 2 * n
+          eval: [{else: {do: continue, set_ctx: {last: "{{ outcome.result }}"}}}]
+    workflow:
+      - step: work
+        tool:
+          - first: {kind: workbook, name: double, args: {n: 1}}
+          - second: {kind: workbook, name: double, args: {n: "{{ _prev }}"}, eval: [{else: {do: break}}]}
+    """)
+    assert (played.steps["work"], played.ctx) == (4, {"last": 2})
+
+
+async def test_a_function_takes_those_arguments_that_it_asks_for() -> None:
+    played = await play("""
+    workflow:
+      - {step: start, tool: {kind: noop}, next: [{step: work, args: {n: 1, other: 2}}]}
+      - {step: work, tool: {kind: python, code: "def main(n): return n"}}
+    """)
+    assert played.steps["work"] == 1
+
+
 async def test_a_step_has_a_time_limit() -> None:
     played = await play("""
     workflow:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.playbooks.playing import play
 
 FAILING = "{kind: python, code: 'raise ValueError(1)'}"
@@ -150,6 +152,53 @@ async def test_a_token_that_finds_no_arc_is_an_error_only_if_asked() -> None:
     strict = await play(text.format(strict="true"))
     assert strict.error is not None
     assert strict.error.code == "PLAYBOOK_NO_NEXT"
+
+
+async def test_arcs_to_the_final_step_end_there_and_it_runs_once_with_what_they_brought() -> None:
+    played = await play("""
+    executor: {spec: {final_step: end}}
+    workflow:
+      - step: start
+        spec: {next_mode: inclusive}
+        tool: {kind: noop}
+        next: [one, {step: end, args: {from: start, first: true}}]
+      - step: one
+        tool: {kind: python, code: "import time; time.sleep(0.1); result = 1"}
+        next: [{step: end, args: {second: true}}]
+      - {step: end, tool: {kind: python, args: {one: "{{ one }}"}, code: "result = [one, first, second]"}}
+    """)
+    assert (played.status, played.steps.get("end")) == ("completed", [1, True, True])
+    assert played.events("end") == ["step.done"]
+
+
+async def test_the_final_step_may_be_the_only_one() -> None:
+    played = await play("""
+    executor: {spec: {final_step: all}}
+    workflow: [{step: all, tool: {kind: python, code: result = 1}}]
+    """)
+    assert played.steps == {"all": 1}
+    assert played.events("all") == ["step.done"]
+
+
+@pytest.mark.parametrize("mode", ["local", "fanout"])
+async def test_a_step_may_be_called_like_a_scope(mode: str) -> None:
+    played = await play(f"""
+    executor: {{spec: {{loop_mode: {mode}}}}}
+    workload: {{n: 7}}
+    workflow:
+      - step: ctx
+        tool: {{kind: noop, eval: [{{else: {{do: continue, set_ctx: {{a: 1}}}}}}]}}
+        next: [{{step: workload, args: {{a: "{{{{ ctx.a }}}}"}}}}]
+      - step: workload
+        tool: {{kind: python, code: result = a}}
+        next: [{{step: shared, args: {{n: "{{{{ workload.n }}}}"}}}}]
+      - step: shared
+        loop: {{in: [1, 2], iterator: i}}
+        tool: {{kind: noop}}
+        next: [{{step: last, args: {{n: "{{{{ args.n }}}}", shared: "{{{{ shared }}}}"}}}}]
+      - {{step: last, tool: {{kind: python, code: "result = [n, shared]"}}}}
+    """)
+    assert (played.status, played.steps.get("last")) == ("completed", [7, {}])
 
 
 async def test_the_entry_step_may_be_named() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 
 import click
 
@@ -84,8 +85,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(arguments)
     finally:
-        # The interpreter would look through everything once more before it ends.
-        gc.freeze()
+        # The interpreter would look through everything once more before it ends. DuckDB counts on that.
+        if "duckdb" not in sys.modules:
+            gc.freeze()
 
 
 def _run(arguments: Sequence[str] | None) -> int:

@@ -45,8 +45,10 @@ class Resolver(Protocol):
 
 
 def is_playbook(data: Mapping[str, Any]) -> bool:
-    """Whether a document is a playbook rather than a graph."""
-    return data.get("kind") == "Playbook" or "apiVersion" in data
+    """Whether a document is a playbook rather than a graph, or is meant to be one."""
+    return (
+        data.get("kind") == "Playbook" or "apiVersion" in data or ("workflow" in data and "nodes" not in data)
+    )
 
 
 def calls_of(data: Mapping[str, Any], registry: Registry) -> Iterator[tuple[Path, str]]:

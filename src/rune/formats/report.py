@@ -69,6 +69,7 @@ CODES: dict[str, str] = {
     "W007": "A name stands for more than one node.",
     "W008": "A trigger has edges into it.",
     "W009": "A field is unknown, and probably misspelt.",
+    "W010": "A condition is a text without an expression, and always holds.",
 }
 """Every code and what it means. A code never changes its meaning."""
 

@@ -14,11 +14,11 @@ from rune.core.node import NodeType, Role
 from rune.core.sources import Descriptor
 from rune.formats.graph import Registry
 
-__all__ = ["parameters_schema", "source_schema", "workflow_schema"]
+__all__ = ["POOL_NAME", "parameters_schema", "source_schema", "workflow_schema"]
 
 _ID = {"type": "string", "pattern": "^[a-zA-Z0-9_-]{1,200}$"}
 _TEXT = {"type": "string"}
-_POOL = {"type": "string", "pattern": rf"^({POOL})?$".replace(r"\Z", "$")}
+POOL_NAME = {"type": "string", "pattern": rf"^({POOL})?$".replace(r"\Z", "$")}
 _ABOUT = ("title", "description", "default", "examples")
 _TEMPLATE = r"\$|\{\{"
 _NUMBER = r"^\s*[-+]?[0-9.]+([eE][-+]?[0-9]+)?\s*$"
@@ -38,7 +38,10 @@ def workflow_schema(registry: Registry) -> dict[str, Any]:
             "workflow_id": {**_ID, "description": "Identifies the definition."},
             "execution_id": _TEXT,
             "name": _TEXT,
-            "pool": {**_POOL, "description": "The workers that run the nodes which name none themselves."},
+            "pool": {
+                **POOL_NAME,
+                "description": "The workers that run the nodes which name none themselves.",
+            },
             "nodes": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/node"}},
             "edges": {"type": "array", "items": {"$ref": "#/$defs/edge"}},
             "notes": {"description": "Ignored."},
@@ -109,7 +112,7 @@ def _node(types: Mapping[str, type[NodeType]]) -> dict[str, Any]:
                     "max_delay": {"type": "number", "minimum": 0, "default": 3600},
                 },
             },
-            "pool": {**_POOL, "description": "The workers that run it: `rune worker --queues NAME`."},
+            "pool": {**POOL_NAME, "description": "The workers that run it: `rune worker --queues NAME`."},
             "output": True,
             "position": True,
         },

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -28,11 +29,16 @@ class Artifacts:
     def put(self, key: str, data: bytes) -> dict[str, Any]:
         """Write a file; where it is, and what it holds."""
         path = self._path(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
         # Whoever writes the same key at the same time has a part of their own.
         part = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
-        part.write_bytes(data)
-        part.replace(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part.write_bytes(data)
+            part.replace(path)
+        except OSError as error:
+            with suppress(OSError):
+                part.unlink()
+            raise NodeError(f"'{key}' cannot be written: {error.strerror}", "ARTIFACT_UNWRITABLE") from error
         return {
             "store": "file",
             "key": key,
@@ -47,6 +53,8 @@ class Artifacts:
             return self._path(key).read_bytes()
         except FileNotFoundError as error:
             raise NodeError(f"there is no artifact '{key}'", "ARTIFACT_MISSING") from error
+        except OSError as error:
+            raise NodeError(f"'{key}' cannot be read: {error.strerror}", "ARTIFACT_UNREADABLE") from error
 
     def open(self, key: str) -> BinaryIO:
         """A file to read from; it has to be one, and no device or pipe."""
@@ -71,7 +79,10 @@ class Artifacts:
         home = (directory or self._directory).resolve()
         if "\0" in key:
             raise NodeError("a key has no null character", "ARTIFACT_KEY")
-        path = (home / key).resolve()
+        try:
+            path = (home / key).resolve()
+        except (OSError, RuntimeError, ValueError) as error:
+            raise NodeError(f"the key '{key[:100]}' is no name of a file", "ARTIFACT_KEY") from error
         if not path.is_relative_to(home) or path == home:
             raise NodeError(f"the key '{key}' leads out of the artifacts", "ARTIFACT_KEY")
         return path

@@ -2,7 +2,7 @@
 
 It is run as a script of its own and imports only the standard library. Requests come over its standard input,
 a socket, each with the writing end of a pipe. For each it forks; the child lowers its limits, runs the code
-and writes its answer, one JSON object, into the pipe.
+and writes its answer, one line of JSON, into the pipe. What the code itself has started ends with it.
 """
 
 import array
@@ -12,6 +12,7 @@ import io
 import json
 import os
 import resource
+import select
 import signal
 import socket
 import sys
@@ -19,28 +20,58 @@ import traceback
 
 _MOST = 1 << 20
 """Characters of printed text that are kept."""
+_FILES = 0b11111
+"""The capabilities that concern files: chown, dac_override, dac_read_search, fowner, fsetid."""
+
+_running: set[int] = set()
+"""The processes that run code."""
 
 
 def serve() -> None:
     """Fork for each request, until the socket is closed."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    _guard()
     channel = socket.socket(fileno=os.dup(0))
-    while True:
-        size, answer = _receive(channel)
-        if answer is None:
-            return
-        body = bytearray()
-        while len(body) < size:
-            part = channel.recv(min(1 << 16, size - len(body)))
-            if not part:
-                return
-            body += part
-        if os.fork() == 0:
-            channel.close()
+    woken, waking = socket.socketpair()
+    waking.setblocking(False)
+    signal.set_wakeup_fd(waking.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    more = True
+    while more:
+        ready, _, _ = select.select([channel, woken], [], [])
+        if woken in ready:
+            woken.recv(4096)
+            _reap()
+        if channel in ready:
+            more = _start(channel, (woken, waking))
+    signal.set_wakeup_fd(-1)
+    _end_all()
+
+
+def _start(channel: socket.socket, others: tuple[socket.socket, ...]) -> bool:
+    """Take one request and fork for it; False if there is none to come."""
+    size, answer = _receive(channel)
+    if answer is None:
+        return False
+    body = bytearray()
+    while len(body) < size:
+        part = channel.recv(min(1 << 16, size - len(body)))
+        if not part:
+            return False
+        body += part
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.set_wakeup_fd(-1)
+            for one in (channel, *others):
+                one.close()
             with os.fdopen(answer, "wb") as pipe:
                 _child(json.loads(body), pipe)
+        finally:
+            # Whatever happened, a child never goes on as a server.
             os._exit(0)
-        os.close(answer)
+    _running.add(child)
+    os.close(answer)
+    return True
 
 
 def _receive(channel: socket.socket) -> tuple[int, int | None]:
@@ -54,10 +85,11 @@ def _receive(channel: socket.socket) -> tuple[int, int | None]:
 
 
 def _child(request: dict, pipe: io.BufferedWriter) -> None:  # type: ignore[type-arg]
-    pipe.write(b"%d\n" % os.getpid())
+    itself = os.getpid()
+    pipe.write(b"%d\n" % itself)
     pipe.flush()
     os.setsid()
-    _die_with_parent()
+    _confine()
     _limit(request["limits"])
     printed = io.StringIO()
     quiet = os.open(os.devnull, os.O_RDWR)
@@ -69,21 +101,82 @@ def _child(request: dict, pipe: io.BufferedWriter) -> None:  # type: ignore[type
         data = json.dumps({**answer, "printed": printed.getvalue()[:_MOST]}, allow_nan=False)
     except BaseException as error:  # noqa: BLE001 - user code may raise anything, and this process is its own
         data = json.dumps({"error": _told(error), "printed": printed.getvalue()[:_MOST]})
-    pipe.write(data.encode("utf-8", "replace"))
+    # A copy that the code made of this process has nothing to say.
+    if os.getpid() == itself:
+        pipe.write(data.encode("utf-8", "replace") + b"\n")
 
 
-def _die_with_parent() -> None:
-    """Have the kernel end this process when the one it was forked from is gone: its worker has died."""
+def _guard() -> None:
+    """Let no code see the memory of another's, and make this process the parent of all that code leaves."""
     if sys.platform == "linux":
-        death = 1  # PR_SET_PDEATHSIG
-        ctypes.CDLL(None).prctl(death, signal.SIGKILL)
+        libc = ctypes.CDLL(None)
+        libc.prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
+        libc.prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+
+
+def _confine() -> None:
+    """End with the parent, whose worker has died then, and give up what only root may, but for files."""
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None)
+        libc.prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+        libc.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS: programs that it starts do not get it back
+        header, held = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+        libc.capget(header, held)
+        effective, permitted, *_ = held
+        libc.capset(header, (ctypes.c_uint32 * 6)(effective & _FILES, permitted & _FILES))
+
+
+def _reap() -> None:
+    """Let go the processes that have ended, and end what their code left behind."""
+    while _wait(os.WNOHANG):
+        for stray in _children() - _running:
+            _kill(stray)
+
+
+def _end_all() -> None:
+    """Leave nothing that code has started."""
+    while left := _children():
+        for process in left:
+            _kill(process)
+        if not _wait(0):
+            return
+
+
+def _wait(options: int) -> int:
+    """Wait for a process to end, and end its group; 0 if there is none."""
+    try:
+        ended, _ = os.waitpid(-1, options)
+    except ChildProcessError:
+        return 0
+    if ended:
+        _running.discard(ended)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(ended, signal.SIGKILL)
+    return ended
+
+
+def _kill(process: int) -> None:
+    """End a process, and its group if it leads one."""
+    for kill in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            kill(process, signal.SIGKILL)
+
+
+def _children() -> set[int]:
+    """The processes whose parent this one is: also those that have lost theirs, where the system tells."""
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
+            return set(map(int, file.read().split()))
+    except OSError:
+        return set(_running)
 
 
 def _limit(limits: dict) -> None:  # type: ignore[type-arg]
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, limits["seconds"])
-    cpu = int(limits["seconds"]) + 1
+    # Threads that run side by side use up more than the clock shows.
+    cpu = (int(limits["seconds"]) + 1) * (os.cpu_count() or 1)
     resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
     resource.setrlimit(resource.RLIMIT_AS, (limits["memory"], limits["memory"]))
     resource.setrlimit(resource.RLIMIT_FSIZE, (limits["file"], limits["file"]))
@@ -96,8 +189,17 @@ def _run(code: str, args: dict) -> object:  # type: ignore[type-arg]
     exec(compile(code, "<code>", "exec"), names)
     main = names.get("main")
     if callable(main):
-        return main(**args)
+        return main(**_taken(main, args))
     return names.get("result")
+
+
+def _taken(main: object, args: dict) -> dict:  # type: ignore[type-arg]
+    """The arguments that a function takes: those of a step are there whether it asks for them or not."""
+    code = getattr(main, "__code__", None)
+    if code is None or code.co_flags & 0x08:  # CO_VARKEYWORDS
+        return args
+    known = code.co_varnames[code.co_posonlyargcount : code.co_argcount + code.co_kwonlyargcount]
+    return {name: value for name, value in args.items() if name in known}
 
 
 def _told(error: BaseException) -> dict[str, object]:
@@ -112,4 +214,3 @@ def _told(error: BaseException) -> dict[str, object]:
 
 if __name__ == "__main__":
     serve()
-    sys.exit(0)

@@ -42,10 +42,12 @@ class Python:
         """The result of the code, and what it printed; NodeError says how it failed."""
         request = msgspec.json.encode({"code": code, "args": args, "limits": limits})
         reading = await self._ask(request)
+        data = b""
         try:
             # A little later than the child's own alarm, which is the one that should ring.
-            async with asyncio.timeout(limits.seconds + 5):
-                data = await _answer(reading)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(limits.seconds + 5):
+                    data = await _answer(reading)
         finally:
             reading.close()
         if not data:
@@ -66,23 +68,17 @@ class Python:
     async def _ask(self, request: bytes) -> Pipe:
         """Hand a request to the server; where the answer comes."""
         async with self._sending:
-            channel = self._started()
-            reading, writing = os.pipe()
-            os.set_blocking(reading, False)
             try:
-                loop = asyncio.get_running_loop()
-                ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [writing]))]
-                channel.sendmsg([len(request).to_bytes(8, "big")], ancillary)
-                await loop.sock_sendall(channel, request)
-            except BaseException:
-                os.close(reading)
-                raise
-            finally:
-                os.close(writing)
-        return Pipe(reading)
+                return await _send(self._started(), request)
+            except ConnectionError:
+                # The server has just died: what it was not handed as a whole it has not run.
+                await self.close()
+                return await _send(self._started(), request)
 
     def _started(self) -> socket.socket:
         if self._channel is None or self._server is None or self._server.poll() is not None:
+            _hide()
+            self._hang_up()
             ours, theirs = socket.socketpair()
             ours.setblocking(False)
             self._server = subprocess.Popen(
@@ -95,13 +91,50 @@ class Python:
             self._channel = ours
         return self._channel
 
-    async def close(self) -> None:
-        """End the server, and with it what still runs."""
+    def _hang_up(self) -> None:
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.close()
+
+    async def close(self) -> None:
+        """End the server, and with it what still runs."""
+        self._hang_up()
         if self._server is not None:
             await asyncio.to_thread(self._server.wait)
+
+
+async def _send(channel: socket.socket, request: bytes) -> Pipe:
+    """Send a request with the writing end of a pipe."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    loop = asyncio.get_running_loop()
+    try:
+        head = len(request).to_bytes(8, "big")
+        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [writing]))]
+        while True:
+            try:
+                channel.sendmsg([head], ancillary)
+                break
+            except BlockingIOError:
+                await _writable(channel)
+        await loop.sock_sendall(channel, request)
+    except BaseException:
+        os.close(reading)
+        raise
+    finally:
+        os.close(writing)
+    return Pipe(reading)
+
+
+async def _writable(channel: socket.socket) -> None:
+    """Wait until there is room: the server is behind."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_writer(channel, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_writer(channel)
 
 
 class Pipe:
@@ -120,6 +153,7 @@ class Pipe:
 
 
 async def _answer(pipe: Pipe) -> bytes:
+    """The line that the process writes; nothing, if it ends before that."""
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     data = bytearray()
@@ -133,15 +167,27 @@ async def _answer(pipe: Pipe) -> bytes:
                 await readable.wait()
                 continue
             if not part:
+                data.clear()
                 break
             data += part
             if not pipe.pid and b"\n" in data:
                 head, _, rest = bytes(data).partition(b"\n")
                 pipe.pid, data = int(head), bytearray(rest)
+            # Others may have the pipe open still: what the code has started.
+            if pipe.pid and b"\n" in data[-len(part) :]:
+                break
     finally:
         loop.remove_reader(pipe.descriptor)
     pipe.pid = 0
-    return bytes(data)
+    return bytes(data).partition(b"\n")[0]
+
+
+def _hide() -> None:
+    """Let no process of the same user read this one's memory and environment, where the secrets are."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
 
 
 def _ended(limits: Limits) -> str:

@@ -21,7 +21,7 @@ from rune.core.playbook.references import (
     starts_as_reference,
 )
 
-__all__ = ["Ordered", "Results", "kept", "loaded", "part_of"]
+__all__ = ["Results", "kept", "loaded", "part_of"]
 
 _PART, _PART_COUNT = 256 * 1024, 10_000
 """Bytes and results that one part of a manifest has at most."""
@@ -89,23 +89,6 @@ class Results:
         if not number:
             self._head = [_decode(raw) for raw in _list_decoder.decode(data)[:_SHOWN]]
         self._parts[number] = part(reference, data, at, len(some))
-
-
-class Ordered:
-    """Results that come in any order, added in the order of their indices."""
-
-    def __init__(self, results: Results) -> None:
-        self._results = results
-        self._waiting: dict[int, bytes] = {}
-        self._following = 0
-
-    async def put(self, index: int, data: bytes) -> None:
-        """One result, as JSON."""
-        self._waiting[index] = data
-        while self._following in self._waiting:
-            following = self._waiting.pop(self._following)
-            self._following += 1
-            await self._results.add(following)
 
 
 async def part_of(context: StepContext, part: dict[str, Any]) -> list[Any]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import decimal
-import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from rune.core.errors import NodeError
+from rune.nodes._sql_values import from_json, parsed, to_json
 from rune.nodes._statements import statements
 
 if TYPE_CHECKING:
@@ -44,8 +42,9 @@ class Databases:
         self, credential: Mapping[str, Any], command: str, params: Sequence[Any], timeout: float
     ) -> list[Ran]:
         """Run the statements of a command in one transaction."""
+        asked = _asked(command)
         async with self._connected(credential, timeout) as connection, connection.transaction():
-            return [await _run(connection, statement, params, timeout) for statement in statements(command)]
+            return [await _run(connection, statement, params, timeout) for statement in asked]
 
     async def select(
         self, credential: Mapping[str, Any], query: str, params: Sequence[Any], timeout: float
@@ -61,8 +60,14 @@ class Databases:
 
         try:
             pool = await self._pool(credential)
-            async with pool.acquire(timeout=timeout) as connection:
+            connection = await _acquired(pool, timeout)
+            try:
                 yield connection
+            except TimeoutError as error:
+                message = f"the statement took longer than {timeout:g} s"
+                raise NodeError(message, "SQL_TIMEOUT", retryable=True) from error
+            finally:
+                await pool.release(connection)
         except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             code = getattr(error, "sqlstate", None) or "interface"
             passing = code[:2] in ("08", "40", "53", "57")
@@ -96,9 +101,10 @@ class Databases:
             raise NodeError(
                 "this needs the package duckdb: pip install 'rune-engine[duckdb]'", "SQL_DRIVER"
             ) from error
+        asked = _asked(command)
         try:
             with duckdb.connect(database or ":memory:") as connection:
-                return [_run_duckdb(connection, statement, params) for statement in statements(command)]
+                return [_run_duckdb(connection, statement, params) for statement in asked]
         except duckdb.Error as error:
             raise NodeError(str(error), "SQL_ERROR", {"kind": type(error).__name__}) from error
 
@@ -109,9 +115,29 @@ class Databases:
             await pool.close()
 
 
+def _asked(command: str) -> list[str]:
+    found = statements(command)
+    if not found:
+        raise NodeError("`command` has no statement", "SQL_EMPTY")
+    return found
+
+
+async def _acquired(pool: asyncpg.Pool[Any], timeout: float) -> Any:
+    try:
+        return await pool.acquire(timeout=timeout)
+    except (ValueError, TypeError) as error:
+        # Nothing of the credential itself is told: it may be in the midst of the password.
+        raise NodeError(
+            "the credential is no address of PostgreSQL: see if its `dsn`, or its `host` and `port`, are "
+            "written right",
+            "SQL_CREDENTIAL",
+        ) from error
+
+
 def _address(credential: Mapping[str, Any]) -> dict[str, Any]:
-    if "dsn" in credential or "url" in credential:
-        return {"dsn": credential.get("dsn") or credential["url"]}
+    dsn = credential.get("dsn") or credential.get("url")
+    if isinstance(dsn, str) and dsn:
+        return {"dsn": dsn}
     names = {"host": "host", "port": "port", "user": "user", "username": "user", "password": "password"}
     names |= {"database": "database", "dbname": "database", "db": "database"}
     found = {names[key]: value for key, value in credential.items() if key in names}
@@ -126,11 +152,13 @@ def _address(credential: Mapping[str, Any]) -> dict[str, Any]:
 
 async def _run(connection: Any, statement: str, params: Sequence[Any], timeout: float) -> Ran:
     prepared = await connection.prepare(statement, timeout=timeout)
-    wanted = len(prepared.get_parameters())
-    records = await prepared.fetch(*params[:wanted], timeout=timeout)
-    columns = [attribute.name for attribute in prepared.get_attributes()]
-    status = prepared.get_statusmsg()
-    return _ran(status, columns, [list(record.values()) for record in records])
+    types = [parameter.name for parameter in prepared.get_parameters()]
+    given = [from_json(value, type) for value, type in zip(params, types, strict=False)]
+    records = await prepared.fetch(*given, timeout=timeout)
+    attributes = prepared.get_attributes()
+    kinds = [attribute.type.name for attribute in attributes]
+    rows = [list(map(parsed, record.values(), kinds)) for record in records]
+    return _ran(prepared.get_statusmsg(), [attribute.name for attribute in attributes], rows)
 
 
 def _run_duckdb(connection: Any, statement: str, params: Sequence[Any]) -> Ran:
@@ -146,29 +174,6 @@ def _ran(status: str, columns: list[str], rows: Sequence[Sequence[Any]]) -> Ran:
             f"the statement gave more than {_ROWS:,} rows; limit it, or write them to a table",
             "SQL_TOO_MANY_ROWS",
         )
-    made = [dict(zip(columns, map(_plain, row), strict=True)) for row in rows]
+    made = [dict(zip(columns, map(to_json, row), strict=True)) for row in rows]
     changed = status.rpartition(" ")[2]
     return Ran(status, made, len(made) if columns or not changed.isdecimal() else int(changed), columns)
-
-
-def _plain(value: Any) -> Any:
-    """A value of a database as JSON has it."""
-    match value:
-        case decimal.Decimal():
-            return int(value) if value == value.to_integral_value() and value.is_finite() else float(value)
-        case datetime.datetime() | datetime.date() | datetime.time():
-            return value.isoformat()
-        case datetime.timedelta():
-            return value.total_seconds()
-        case uuid.UUID():
-            return str(value)
-        case bytes() | bytearray() | memoryview():
-            return bytes(value).hex()
-        case list() | tuple() | set():
-            return [_plain(part) for part in value]
-        case dict():
-            return {str(key): _plain(part) for key, part in value.items()}
-        case None | bool() | int() | float() | str():
-            return value
-        case _:
-            return str(value)

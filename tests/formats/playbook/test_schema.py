@@ -12,10 +12,11 @@ import yaml
 from rune.cli.types import node_types
 from rune.formats.playbook.schema import playbook_schema
 from rune.settings import Settings
-from tests.playbooks.playing import whole
+from tests.playbooks.playing import problems_of, whole
 
 ROOT = Path(__file__).parents[3]
-PLAYBOOKS = [*sorted((ROOT.parent / "shared" / "playbooks").glob("*.yaml")), ROOT / "examples" / "sweep.yaml"]
+EXAMPLES = [ROOT / "examples" / name for name in ("sweep.yaml", "warehouse.yaml", "quotes/quote.yaml")]
+PLAYBOOKS = [*sorted((ROOT.parent / "shared" / "playbooks").glob("*.yaml")), *EXAMPLES]
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,26 @@ def test_sources_fit(source: str, validator: Any) -> None:
         "workflow: [{step: a, loop: {in: {jsnl: x}, iterator: i}, tool: {kind: noop}}]",
         "workflow: [{step: a, loop: {in: {sql: {query: x}}, iterator: i}, tool: {kind: noop}}]",
         "workflow: [{step: a, loop: {in: 7, iterator: i}, tool: {kind: noop}}]",
+        "workflow: [{step: a, tool: {kind: noop}, case: []}]",
+        "workflow: [{step: a, tool: {kind: noop, case: []}}]",
+        "workflow: [{step: a, tool: {kind: noop}, next: ['']}]",
+        "workflow: [{step: a, tool: {kind: http}}]",
+        "workflow: [{step: a, tool: {kind: postgres, auth: x}}]",
+        "workflow: [{step: a, tool: {kind: artifact}}]",
+        "workflow: [{step: a, tool: {kind: workbook}}]",
+        "workflow: [{step: a, spec: {pool: 'x y'}, tool: {kind: noop}}]",
+        "workflow: [{step: a, tool: {kind: noop, eval: [{expr: '{{ 1 }}', do: jump}]}}]",
+        "workflow: [{step: a, tool: {kind: noop, eval: [{else: {do: jump}}]}}]",
+        "workflow: [{step: a, tool: {kind: noop, eval: [{else: {do: fail}, do: fail}]}}]",
+        "workflow: [{step: a, tool: {kind: noop, eval: [{expr: '{{ 1 }}', dos: fail}]}}]",
+        "workflow: [{step: a, tool: {kind: noop, eval: [{else: {set_ctx: [1]}}]}}]",
+        "workflow: [{step: a, spec: {fanout: {allow_partial: true, fail_fast: true}}, next: []}]",
+        "executor: {profile: cloud}\nworkflow: [{step: a, tool: {kind: noop}}]",
+        "workbook: [{name: t}]\nworkflow: [{step: a, tool: {kind: noop}}]",
+        "workbook: [{name: t, kind: nop}]\nworkflow: [{step: a, tool: {kind: noop}}]",
+        "workbook: [{name: t, tool: {code: x}}]\nworkflow: [{step: a, tool: {kind: noop}}]",
     ],
 )
 def test_what_is_refused_does_not_fit(text: str, validator: Any) -> None:
+    assert any(problem.severity == "error" for problem in problems_of(text))
     assert list(validator.iter_errors(yaml.safe_load(whole(text)))) != []

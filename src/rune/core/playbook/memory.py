@@ -8,7 +8,10 @@ from typing import Any
 from rune.core.expressions.paths import Scope
 from rune.core.playbook.program import Written
 
-__all__ = ["Memory", "merged"]
+__all__ = ["EXECUTION", "Memory", "merged"]
+
+EXECUTION = ("workload", "execution_id")
+"""Names that mean the same throughout an execution."""
 
 
 class Memory:
@@ -49,6 +52,12 @@ class Memory:
     def know(self, **names: Any) -> None:
         """Give names a value."""
         self._names.update(names)
+
+    def know_result(self, step: str, value: Any) -> None:
+        """Give the step's own result, under its name unless that means something else here."""
+        self._names["_prev"] = value
+        if step not in EXECUTION:
+            self._names.setdefault(step, value)
 
     def write(self, where: Written, values: Any) -> None:
         """Carry out one `set_…`."""

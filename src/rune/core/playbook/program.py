@@ -46,6 +46,8 @@ class Loop(Struct, frozen=True):
     iterator: str
     parallel: bool = False
     in_flight: int = 1
+    key: Template | None = None
+    """Over an element: what it is called; without one, by its index."""
 
 
 class Arc(Struct, frozen=True):
@@ -70,10 +72,12 @@ class Program(Struct, frozen=True, kw_only=True):
     must_go_on: bool = False
     """A token that finds no arc is an error."""
     timeout: float | None = None
+    reducers: Mapping[str, Reducer] = {}
+    """What its iterations may share, and how it is folded."""
     vars: Mapping[str, Any] = {}
     """What `vars` starts with."""
     reads: frozenset[str] = frozenset()
-    """The names that its tasks, arguments, guards and arcs read; those of `loop.in` are not among them."""
+    """The names that its tasks, arguments, guards, arcs and key read; those of `loop.in` are not here."""
     writes_ctx: bool = False
     """Some step of the playbook writes `ctx`, which all tokens share."""
     old_names: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,7 +16,7 @@ from rune.core.workflow import Edge, Job, Node, Retry, Workflow
 from rune.formats.graph import Registry
 from rune.formats.places import Path
 from rune.formats.playbook.loops import check_collection, is_read
-from rune.formats.playbook.rules import DIALECT, compile_task, template
+from rune.formats.playbook.rules import DIALECT, check_kind, compile_task, guard, template
 from rune.formats.playbook.shape import RawLoop, RawPlaybook, RawStep, read_playbook
 from rune.formats.shape import Problems, tidy
 
@@ -35,15 +35,19 @@ def check_playbook(
     problems = Problems()
     raw = read_playbook(data, problems)
     _check_names(raw, problems)
+    for task in raw.workbook.values():
+        check_kind(task, registry, problems)
     for step in raw.steps:
         _check_writes(step, problems)
     compiler = _Compiler(raw, registry, problems)
     nodes, edges = compiler.compile()
+    # What several steps share is looked at with each of them.
+    found = list(dict.fromkeys(problems.found))
     if problems.errors:
-        return None, problems.found
+        return None, found
     definition = definition or msgspec.json.encode(data)
     flow = Workflow(tidy(raw.name) or "playbook", nodes, edges, name=raw.name, definition=definition)
-    return flow, problems.found
+    return flow, found
 
 
 def _check_names(raw: RawPlaybook, problems: Problems) -> None:
@@ -54,40 +58,53 @@ def _check_names(raw: RawPlaybook, problems: Problems) -> None:
         names.add(step.name)
     spec: Path = ("executor", "spec")
     named: list[tuple[Path, str]] = [((*spec, "entry_step"), raw.entry), ((*spec, "final_step"), raw.final)]
-    named += [(arc.path, arc.step) for step in raw.steps for arc in step.arcs]
+    named += [((*arc.path, "step"), arc.step) for step in raw.steps for arc in step.arcs]
     for path, name in named:
         if name and name not in names:
             meant = suggest(name, names)
-            hint = f"did you mean {meant!r}?" if meant else None
+            hint = f"did you mean {meant!r}?" if meant else f"there are {_some(raw.steps)}"
             problems.error("E041", f"there is no step {name!r}", path, hint)
+
+
+def _some(steps: Sequence[RawStep]) -> str:
+    """The names of steps, or of the first of them."""
+    names = [step.name for step in steps if step.name]
+    return ", ".join([*names[:10], "…"] if len(names) > 10 else names)
 
 
 def _check_writes(step: RawStep, problems: Problems) -> None:
     """Refuse writes of one iteration that others would see, where they run side by side."""
-    if step.fanout is None and not (step.loop is not None and step.loop.parallel):
-        return
-    how = "under `loop_mode: fanout`" if step.fanout else "in a parallel loop"
-    declared = step.fanout.reducers if step.fanout else {}
     for task in step.tasks:
         for rule, path in task.rules:
             otherwise = rule.get("else")
             body, at = (otherwise, (*path, "else")) if isinstance(otherwise, dict) else (rule, path)
-            for where in _SHARED:
-                if f"set_{where}" in body and (where == "vars" or step.fanout):
-                    problems.error(
-                        "E047",
-                        f"`set_{where}` is refused {how}: the iterations of step {step.name!r} run side by "
-                        "side, and each would overwrite what the others wrote",
-                        (*at, f"set_{where}"),
-                        "write `set_iter`, or `set_shared` to a declared reducer, or return it as the result",
-                    )
-            shared = body.get("set_shared")
-            for name in shared if isinstance(shared, dict) else ():
-                if name not in declared:
-                    hint = f"declare `fanout.reducers: {{{name}: sum}}` (or min, max, append, merge)"
-                    problems.error(
-                        "E047", f"nobody reduces the shared value {name!r}", (*at, "set_shared", name), hint
-                    )
+            _check_scopes(step, body, at, problems)
+            _check_shared(step, body.get("set_shared"), (*at, "set_shared"), problems)
+
+
+def _check_scopes(step: RawStep, body: Mapping[str, Any], at: Path, problems: Problems) -> None:
+    side_by_side = _SHARED if step.spread else ("vars",) if step.loop and step.loop.parallel else ()
+    how = "under `loop_mode: fanout`" if step.spread else "in a parallel loop"
+    for where in side_by_side:
+        if f"set_{where}" in body:
+            problems.error(
+                "E047",
+                f"`set_{where}` is refused {how}: the iterations of step {step.name!r} run side by "
+                "side, and each would overwrite what the others wrote",
+                (*at, f"set_{where}"),
+                "write `set_iter`, or `set_shared` to a declared reducer, or return it as the result",
+            )
+
+
+def _check_shared(step: RawStep, shared: Any, at: Path, problems: Problems) -> None:
+    if shared is not None and step.loop is None:
+        message = f"`set_shared` is for the iterations of a loop, and step {step.name!r} has none"
+        problems.error("E047", message, at, "write `set_vars` or `set_ctx`")
+        return
+    for name in shared if isinstance(shared, dict) else ():
+        if name not in step.policy.reducers:
+            hint = f"declare `fanout.reducers: {{{name}: sum}}` (or min, max, append, merge)"
+            problems.error("E047", f"nobody reduces the shared value {name!r}", (*at, name), hint)
 
 
 class _Compiler:
@@ -127,22 +144,29 @@ class _Compiler:
         self._add("~verdict", "playbook.verdict", "result", {"final": raw.final}, [f"${raw.final}"])
         self._edge("~start", "~workload")
         self._edge("~workload", "~tokens")
-        self._edge("~tokens", raw.entry)
+        self._edge("~tokens", self._place(raw.entry))
         running = _reachable(raw)
         for step in raw.steps:
             if step.name in running or raw.entry not in self._outputs:
                 self._step(step)
             else:
                 self._problems.warn("W004", f"step {step.name!r} never runs: no arc leads to it", step.path)
+                self._program(step)
         self._edge("~ended", raw.final or "~verdict")
         return self._nodes, self._edges
 
     def _step(self, step: RawStep) -> None:
-        if step.name == self._raw.final and step.fanout:
+        final = step.name == self._raw.final
+        if final and step.arcs:
+            message = "the final step is the last: its `next` is never followed"
+            self._problems.warn("W003", message, (*step.path, "next"))
+        if final and step.spread:
             message = "the final step runs where the tokens have ended, so its loop cannot be fanned out"
             self._problems.error("E049", message, step.path, "say `spec: {loop_mode: local}`")
             return
         program, read = self._program(step)
+        if final and read:
+            read |= {"$~ended"}
         fields = {"program": program, "steps": self._outputs}
         if step.fanout is None:
             job = Job(lease=step.lease or _LEASE)
@@ -151,18 +175,15 @@ class _Compiler:
             return
         body, joining = f"{step.name}~shard", f"{step.name}~join"
         opening, policy = f"{step.name}~open", step.fanout
-        key = template(policy.key, (*policy.path, "key"), self._problems)
         opened = {
             **fields,
-            "key": key,
             "fail_fast": policy.fail_fast,
             "window": policy.max_concurrent or 0,
             "max_shards": policy.max_shards or 0,
         }
-        joined = {**fields, "reducers": policy.reducers, "allow_partial": policy.allow_partial}
+        joined = {**fields, "allow_partial": policy.allow_partial}
         self._add(step.name, "playbook.enter", step.name, fields, read)
-        keyed = self._named(key.names if key else ())
-        self._add(opening, "playbook.open", f"{step.name}: open", opened, read | keyed)
+        self._add(opening, "playbook.open", f"{step.name}: open", opened, read)
         # The start that finds it given up is one more.
         job = Job(policy.queue_ttl, step.lease or _LEASE, policy.max_job_retries + 2)
         again = Retry(policy.max_job_retries + 1)
@@ -182,8 +203,12 @@ class _Compiler:
             self._edge(node, "~verdict", END)
             return
         for arc in program.arcs:
-            self._edges.append(Edge(arc.edge, node, arc.step, arc.edge))
+            self._edges.append(Edge(arc.edge, node, self._place(arc.step), arc.edge))
         self._edge(node, "~ended", END)
+
+    def _place(self, step: str) -> str:
+        """Where a token goes that is sent to a step: before the final one it waits for all others to end."""
+        return "~ended" if step == self._raw.final else step
 
     def _program(self, step: RawStep) -> tuple[Program, frozenset[str]]:
         problems, raw = self._problems, self._raw
@@ -195,23 +220,28 @@ class _Compiler:
         if step.loop is not None:
             self._check_loop(step, step.loop)
             source = template(step.loop.source, (*step.loop.path, "in"), problems) or DIALECT.template([])
-            loop = Loop(source, step.loop.iterator, step.loop.parallel, step.loop.in_flight)
+            key = template(step.policy.key, (*step.policy.path, "key"), problems)
+            loop = Loop(source, step.loop.iterator, step.loop.parallel, step.loop.in_flight, key)
         program = Program(
             step=step.name,
             tasks=known,
-            when=template(step.when, (*step.path, "when"), problems),
+            when=guard(step.when, (*step.path, "when"), problems),
             args=template(step.args, (*step.path, "args"), problems),
             loop=loop,
             arcs=arcs,
             inclusive=step.inclusive,
             must_go_on=raw.must_go_on and bool(step.arcs),
             timeout=step.timeout,
+            reducers=step.policy.reducers if step.loop else {},
             vars={**raw.vars, **step.vars},
             writes_ctx=self._writes_ctx,
             old_names=raw.old_names,
         )
-        program = msgspec.structs.replace(program, reads=_names(msgspec.structs.replace(program, loop=None)))
-        return program, self._read(program)
+        reads = _names(msgspec.structs.replace(program, loop=None))
+        if loop is not None and loop.key is not None:
+            reads |= loop.key.names
+        program = msgspec.structs.replace(program, reads=reads)
+        return program, self._named(_names(program) | reads)
 
     def _check_loop(self, step: RawStep, loop: RawLoop) -> None:
         check_collection(loop.source, (*loop.path, "in"), self._problems)
@@ -226,17 +256,14 @@ class _Compiler:
             Arc(
                 f"{step.name}.{n}",
                 arc.step,
-                template(arc.when, (*arc.path, "when"), self._problems),
+                guard(arc.when, (*arc.path, "when"), self._problems),
                 template(arc.args, (*arc.path, "args"), self._problems),
             )
             for n, arc in enumerate(step.arcs)
         ]
 
-    def _read(self, program: Program) -> frozenset[str]:
-        """The names of the context that a program may read."""
-        return self._named(_names(program))
-
     def _named(self, names: Iterable[str]) -> frozenset[str]:
+        """The names in the context of the steps among these."""
         return frozenset(self._outputs[name] for name in names if name in self._outputs)
 
     def _add(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from msgspec import Struct
 
 from rune.core.fitting import show
+from rune.core.playbook.program import Reducer
 from rune.formats.places import Path
 from rune.formats.playbook.tasks import RawArc, RawTask, Workbook, read_arcs, read_tasks, read_workbook
 from rune.formats.shape import Fields, Problems
@@ -41,7 +42,7 @@ _FANOUT = (
     "key",
     "reducers",
 )
-_REDUCERS = ("sum", "min", "max", "append", "merge")
+_REDUCERS = get_args(Reducer)
 
 
 class RawLoop(Struct, frozen=True):
@@ -57,7 +58,7 @@ class RawLoop(Struct, frozen=True):
 class RawFanout(Struct, frozen=True, kw_only=True):
     """The policies of a fan-out; a step's own come before the executor's."""
 
-    path: Path
+    path: Path = ("executor", "spec", "fanout")
     allow_partial: bool = False
     fail_fast: bool = False
     max_job_retries: int = 3
@@ -65,7 +66,7 @@ class RawFanout(Struct, frozen=True, kw_only=True):
     max_concurrent: int | None = None
     queue_ttl: float = 24 * 3600.0
     key: Any = None
-    reducers: Mapping[str, str] = {}
+    reducers: Mapping[str, Reducer] = {}
 
 
 class RawStep(Struct, frozen=True, kw_only=True):
@@ -76,8 +77,9 @@ class RawStep(Struct, frozen=True, kw_only=True):
     when: Any
     args: Any
     loop: RawLoop | None
-    fanout: RawFanout | None
-    """Set where the loop is spread over workers."""
+    policy: RawFanout
+    spread: bool
+    """Its loop is spread over workers."""
     tasks: list[RawTask]
     arcs: list[RawArc]
     inclusive: bool
@@ -85,6 +87,11 @@ class RawStep(Struct, frozen=True, kw_only=True):
     lease: float | None
     pool: str
     vars: Mapping[str, Any]
+
+    @property
+    def fanout(self) -> RawFanout | None:
+        """The policies, where the loop is spread over workers."""
+        return self.policy if self.spread else None
 
 
 class RawPlaybook(Struct, frozen=True, kw_only=True):
@@ -96,6 +103,7 @@ class RawPlaybook(Struct, frozen=True, kw_only=True):
     must_go_on: bool
     workload: Mapping[str, Any]
     steps: list[RawStep]
+    workbook: Workbook
     vars: Mapping[str, Any]
     old_names: bool
 
@@ -106,7 +114,7 @@ class _Executor(Struct, frozen=True):
     must_go_on: bool
     pool: str
     loop_mode: str
-    fanout: Fields
+    fanout: RawFanout
 
 
 def read_playbook(data: Mapping[str, Any], problems: Problems) -> RawPlaybook:
@@ -135,6 +143,7 @@ def read_playbook(data: Mapping[str, Any], problems: Problems) -> RawPlaybook:
         must_go_on=executor.must_go_on,
         workload=fields.object("workload") or {},
         steps=steps,
+        workbook=workbook,
         vars=vars,
         old_names=old_names,
     )
@@ -145,6 +154,10 @@ def _check_kind(fields: Fields) -> None:
     if version and version != "noetl.io/v2":
         message = f"apiVersion {show(version)} is not one this Rune reads"
         fields.problems.error("E040", message, ("apiVersion",), "write 'noetl.io/v2'")
+    kind = fields.text("kind", "the playbook")
+    if kind and kind != "Playbook":
+        message = f"kind {show(kind)} is not one this Rune reads"
+        fields.problems.error("E040", message, ("kind",), "write 'Playbook'")
 
 
 def _old_vars(fields: Fields, old_names: bool) -> Mapping[str, Any]:
@@ -162,24 +175,20 @@ def _read_executor(fields: Fields) -> _Executor:
     problems = fields.problems
     outer = Fields(fields.object("executor") or {}, ("executor",), problems)
     outer.spelling(_EXECUTOR)
-    kind = outer.text("kind") or outer.text("profile")
-    if kind and kind not in ("distributed", "local", "hybrid"):
-        problems.error(
-            "E040",
-            f"unknown executor kind {show(kind)}",
-            ("executor", "kind"),
-            "local, hybrid or distributed",
-        )
+    for name in ("kind", "profile"):
+        kind = outer.text(name)
+        if kind not in ("", "distributed", "local", "hybrid"):
+            message = f"unknown executor {name} {show(kind)}"
+            problems.error("E040", message, ("executor", name), "local, hybrid or distributed")
     spec = Fields(outer.object("spec") or {}, ("executor", "spec"), problems)
     spec.spelling(_EXECUTOR_SPEC)
-    fanout = Fields(spec.object("fanout") or {}, (*spec.path, "fanout"), problems)
     return _Executor(
         spec.text("entry_step"),
         spec.text("final_step"),
         spec.flag("no_next_is_error"),
         spec.pool(),
         _loop_mode(spec),
-        fanout,
+        _read_fanout(spec, RawFanout()),
     )
 
 
@@ -209,8 +218,11 @@ def _read_step(
     loop = _read_loop(fields, name)
     tasks = list(read_tasks(fields, workbook))
     arcs = list(read_arcs(fields))
-    if not tasks and not arcs and "tool" not in item and "next" not in item:
+    if item.get("tool") is None and item.get("next") is None:
         problems.error("E045", f"step {name!r} has neither `tool` nor `next`", path)
+    if "case" in item:
+        hint = "write `next` with `when`, or `eval` rules of its tasks"
+        problems.error("E046", "`case` is not part of this version", (*path, "case"), hint)
     mode = spec.text("next_mode")
     if mode not in ("", "exclusive", "inclusive"):
         problems.error(
@@ -218,13 +230,15 @@ def _read_step(
         )
     spread = (_loop_mode(spec) or executor.loop_mode) == "fanout"
     lease = Fields(spec.object("lease") or {}, (*spec.path, "lease"), problems)
+    lease.spelling(("ttl",))
     return RawStep(
         path=path,
         name=name,
         when=item.get("when"),
         args=fields.object("args"),
         loop=loop,
-        fanout=_read_fanout(spec, executor.fanout) if spread and loop is not None else None,
+        policy=_read_fanout(spec, executor.fanout),
+        spread=spread and loop is not None,
         tasks=tasks,
         arcs=arcs,
         inclusive=mode == "inclusive",
@@ -282,29 +296,31 @@ def _count(fields: Fields, name: str, default: Any, least: int = 1) -> Any:
     return default
 
 
-def _read_fanout(spec: Fields, common: Fields) -> RawFanout:
-    own = Fields(spec.object("fanout") or {}, (*spec.path, "fanout"), spec.problems)
-    own.spelling(_FANOUT)
-    value = {**common.value, **own.value}
-    path = own.path if own.value else common.path
-    fields = Fields(value, path, spec.problems)
-    allow_partial, fail_fast = fields.flag("allow_partial"), fields.flag("fail_fast")
+def _read_fanout(spec: Fields, common: RawFanout) -> RawFanout:
+    """The policies of a spec, and of those that it does not have the common ones."""
+    problems = spec.problems
+    fields = Fields(spec.object("fanout") or {}, (*spec.path, "fanout"), problems)
+    fields.spelling(_FANOUT)
+    given = fields.value
+    allow_partial = fields.flag("allow_partial") if "allow_partial" in given else common.allow_partial
+    fail_fast = fields.flag("fail_fast") if "fail_fast" in given else common.fail_fast
+    path = fields.path if given else common.path
     if allow_partial and fail_fast:
         message = "`fail_fast` and `allow_partial` contradict each other"
-        spec.problems.error("E049", message, path, "keep one of them")
-    reducers = fields.object("reducers") or {}
-    for name, op in reducers.items():
+        problems.error("E049", message, path, "keep one of them")
+    reducers: Mapping[str, Any] | None = fields.object("reducers")
+    for name, op in (reducers or {}).items():
         if op not in _REDUCERS:
             message = f"unknown reducer {show(op)}"
-            spec.problems.error("E049", message, (*path, "reducers", name), ", ".join(_REDUCERS))
+            problems.error("E049", message, (*path, "reducers", name), ", ".join(_REDUCERS))
     return RawFanout(
         path=path,
         allow_partial=allow_partial,
         fail_fast=fail_fast,
-        max_job_retries=_count(fields, "max_job_retries", 3, 0),
-        max_shards=_count(fields, "max_shards", None),
-        max_concurrent=_count(fields, "max_concurrent", None),
-        queue_ttl=_seconds(fields, "queue_ttl") or 24 * 3600.0,
-        key=fields.value.get("key"),
-        reducers=reducers,
+        max_job_retries=_count(fields, "max_job_retries", common.max_job_retries, 0),
+        max_shards=_count(fields, "max_shards", common.max_shards),
+        max_concurrent=_count(fields, "max_concurrent", common.max_concurrent),
+        queue_ttl=_seconds(fields, "queue_ttl") or common.queue_ttl,
+        key=given.get("key", common.key),
+        reducers=common.reducers if reducers is None else reducers,
     )

@@ -6,15 +6,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from rune.core.expressions import suggest
 from rune.core.fitting import show
 from rune.formats.places import Path
 from rune.formats.shape import Fields, Problems
 
 __all__ = ["RawArc", "RawTask", "Workbook", "read_arcs", "read_tasks", "read_workbook"]
 
-Workbook = Mapping[str, Mapping[str, Any]]
-"""The named tasks that `kind: workbook` stands for."""
+_ABOUT = ("kind", "eval", "desc", "case")
+"""What a task says besides the parameters of its tool."""
 
 
 class RawTask(Struct, frozen=True):
@@ -23,8 +25,13 @@ class RawTask(Struct, frozen=True):
     path: Path
     label: str
     kind: str
+    kind_path: Path
     parameters: Mapping[str, Any]
     rules: list[tuple[Mapping[str, Any], Path]]
+
+
+Workbook = Mapping[str, RawTask]
+"""The named tasks that `kind: workbook` stands for."""
 
 
 class RawArc(Struct, frozen=True):
@@ -38,12 +45,16 @@ class RawArc(Struct, frozen=True):
 
 def read_workbook(fields: Fields) -> Workbook:
     """The named tasks that `kind: workbook` stands for."""
-    found: dict[str, Mapping[str, Any]] = {}
+    found: dict[str, RawTask] = {}
     for item, path in fields.objects("workbook"):
-        task = Fields(item, path, fields.problems)
-        name = task.text("name", "a task of the workbook")
-        tool = task.object("tool")
-        found[name] = tool if tool is not None else {k: v for k, v in item.items() if k != "name"}
+        outer = Fields(item, path, fields.problems)
+        name = outer.text("name", "a task of the workbook")
+        if name in found:
+            fields.problems.error("E042", f"two tasks of the workbook are called {name!r}", (*path, "name"))
+        tool = outer.object("tool")
+        written = {key: value for key, value in item.items() if key != "name"} if tool is None else tool
+        at = path if tool is None else (*path, "tool")
+        found[name] = _task(name, written, at, fields.problems, {})
     return found
 
 
@@ -88,19 +99,35 @@ def _task(
     if "case" in task:
         problems.error("E046", "`case` is not part of this version", (*path, "case"), "write `eval` rules")
     kind = fields.text("kind", f"task {label!r}")
-    rules = list(fields.objects("eval"))
-    parameters = {key: value for key, value in task.items() if key not in ("kind", "eval", "desc", "case")}
-    if kind == "workbook":
-        named = workbook.get(str(parameters.get("name", "")))
-        if named is None:
-            problems.error(
-                "E044", f"the workbook has no task {show(parameters.get('name'))}", (*path, "name")
-            )
-            named = {"kind": "noop"}
-        kind = str(named.get("kind", ""))
-        own = {key: value for key, value in parameters.items() if key != "name"}
-        parameters = {**{key: value for key, value in named.items() if key not in ("kind", "eval")}, **own}
-    return RawTask(path, label, kind, parameters, rules)
+    made = RawTask(
+        path,
+        label,
+        kind,
+        (*path, "kind"),
+        {key: value for key, value in task.items() if key not in _ABOUT},
+        list(fields.objects("eval")),
+    )
+    return _named(made, "eval" in task, problems, workbook) if kind == "workbook" else made
+
+
+def _named(task: RawTask, has_rules: bool, problems: Problems, workbook: Workbook) -> RawTask:
+    """A task of the workbook, with the parameters that it is given here, and the rules if it is given any."""
+    own = dict(task.parameters)
+    name = own.pop("name", None)
+    named = workbook.get(name) if isinstance(name, str) else None
+    if named is None:
+        at = (*task.path, "name") if name else task.path
+        message = f"the workbook has no task {show(name)}" if name else "a workbook task needs a `name`"
+        meant = suggest(name, workbook) if isinstance(name, str) else None
+        problems.error("E044", message, at, f"did you mean {meant!r}?" if meant else None)
+        return replace(task, kind="noop", parameters={})
+    return replace(
+        task,
+        kind=named.kind,
+        kind_path=named.kind_path,
+        parameters={**named.parameters, **own},
+        rules=task.rules if has_rules else named.rules,
+    )
 
 
 def read_arcs(fields: Fields) -> Iterator[RawArc]:
@@ -109,7 +136,7 @@ def read_arcs(fields: Fields) -> Iterator[RawArc]:
     entries = given if isinstance(given, list) else [] if given is None else [given]
     for index, entry in enumerate(entries):
         at = (*path, index) if isinstance(given, list) else path
-        if isinstance(entry, str):
+        if isinstance(entry, str) and entry:
             yield RawArc(at, entry)
         elif isinstance(entry, dict):
             arc = Fields(entry, at, problems)

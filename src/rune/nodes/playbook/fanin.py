@@ -12,9 +12,9 @@ from msgspec import Raw, Struct
 from rune.core.messages import Frame
 from rune.core.node import Gathered, StepContext
 from rune.core.playbook.program import Reducer
-from rune.core.playbook.reducing import fold, nothing
 from rune.core.playbook.references import MANY, is_result_ref, is_sink, starts_as_reference
-from rune.nodes._results import Results, kept
+from rune.nodes._results import Results
+from rune.nodes.playbook.shared import Shared
 
 __all__ = ["FanIn", "Left", "identity_of", "left"]
 
@@ -67,13 +67,12 @@ class FanIn:
 
     def __init__(self, context: StepContext, reducers: Mapping[str, Reducer], *, naming: bool) -> None:
         self.first_error: dict[str, Any] = {}
+        self.shared = Shared(context, reducers)
         self._context = context
         self._naming = naming
         self._many = False
         self._results = Results(context)
         self._reducers = reducers
-        self._folds = {name: nothing(op) for name, op in reducers.items() if op != "append"}
-        self._lists = {name: Results(context) for name, op in reducers.items() if op == "append"}
         self._named: list[tuple[int, str, bytes]] = []
 
     async def read(self, gathered: Gathered) -> None:
@@ -101,7 +100,7 @@ class FanIn:
         for result in given:
             await self._results.add(bytes(result))
         for shared in slot.shared:
-            await self._share(msgspec.json.decode(shared))
+            await self.shared.add(msgspec.json.decode(shared))
         if self._naming and not self._many:
             one = _encode(given) if slot.chunk else bytes(given[0])
             self._named.append((index, slot.key, one))
@@ -111,20 +110,11 @@ class FanIn:
         for _ in range(count):
             await self._results.add(b"null")
 
-    async def _share(self, shared: Mapping[str, Any]) -> None:
-        for name, value in shared.items():
-            if name in self._lists:
-                await self._lists[name].add(_encode(value))
-            else:
-                self._folds[name] = fold(self._reducers[name], self._folds[name], value)
-
     async def result(self) -> bytes:
         """The result of the loop, as JSON."""
         whole = {"results": await self._results.whole(), "count": self._results.count}
         if self._reducers:
-            lists = {name: await results.whole() for name, results in self._lists.items()}
-            folded = {**self._folds, **lists}
-            whole["shared"] = await kept(self._context, {name: folded[name] for name in self._reducers})
+            whole["shared"] = await self.shared.whole()
         return _encode(whole)
 
     async def refs(self) -> Any:

@@ -13,7 +13,7 @@ from rune.core.errors import ErrorInfo
 from rune.core.node import Gathered, NodeType, Role, StepContext
 from rune.core.outcome import Arrive, Done, Outcome
 from rune.core.playbook.memory import Memory
-from rune.core.playbook.program import Arc, Program, Reducer
+from rune.core.playbook.program import Arc, Program
 from rune.core.playbook.routing import read_by, route
 from rune.nodes._results import loaded
 from rune.nodes.playbook.fanin import FanIn, left
@@ -37,7 +37,6 @@ class Join(NodeType, kw_only=True):
 
     program: Any
     steps: Mapping[str, str]
-    reducers: Mapping[str, Reducer] = {}
     allow_partial: bool = False
     timeout: Annotated[float | None, Meta(gt=0)] = None
 
@@ -46,10 +45,10 @@ class Join(NodeType, kw_only=True):
         if gathered is None:
             return Arrive(left(context.previous(), context.frame))
         program: Program = self.program
-        fan_in = FanIn(context, self.reducers, naming=_asks_for_refs(program.arcs))
+        fan_in = FanIn(context, program.reducers, naming=_asks_for_refs(program.arcs))
         await fan_in.read(gathered)
         result = await fan_in.result()
-        error = self._failure(gathered, fan_in.first_error)
+        error = self._failure(gathered, fan_in.first_error) or fan_in.shared.error
         status = "failed" if error else "partial" if gathered.failed else "complete"
         counts = {"status": status, "succeeded": gathered.succeeded, "failed": gathered.failed}
         token = token_of(context)
@@ -76,7 +75,8 @@ class Join(NodeType, kw_only=True):
         )
         if read & {"shared", "_prev", program.step}:
             value = await loaded(context, result)
-            memory.know(shared=value.get("shared", {}), _prev=value, **{program.step: value})
+            memory.know(shared=value.get("shared", {}))
+            memory.know_result(program.step, value)
         return memory
 
     def _failure(self, gathered: Gathered, first: Mapping[str, Any]) -> ErrorInfo | None:

@@ -7,14 +7,13 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
-from itertools import count
 from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Raw
 
 from rune.core.errors import ErrorInfo, NodeError
-from rune.core.expressions import ExpressionError
+from rune.core.expressions import ExpressionError, to_text
 from rune.core.json import as_json
 from rune.core.node import NodeType, StepContext
 from rune.core.outcome import Done, Outcome
@@ -25,15 +24,18 @@ from rune.core.playbook.program import Loop, Program, holds
 from rune.core.playbook.references import LARGE
 from rune.core.playbook.routing import read_by, route
 from rune.core.playbook.tool import outcome_of_error
-from rune.nodes._results import Ordered, Results, kept, loaded
+from rune.nodes._results import kept, loaded
 from rune.nodes._sources import read_items
 from rune.nodes.playbook.fanin import Left, identity_of
+from rune.nodes.playbook.looping import Collected, Elements
 from rune.nodes.playbook.scope import Token, ToolView, arrived, branch_of, collection_of, skipped, token_of
 
 __all__ = ["Pipeline", "Shard"]
 
 _TOLD = 200
 """Task runs that a step's status tells of, at most."""
+_TURN = 0.02
+"""Seconds after which a step lets others run."""
 
 
 class Pipeline(NodeType, kw_only=True):
@@ -56,9 +58,11 @@ class Pipeline(NodeType, kw_only=True):
             return skipped(token)
         run = _Run(program, context, self.steps)
         try:
-            async with asyncio.timeout(program.timeout):
+            async with asyncio.timeout(program.timeout) as limit:
                 ended = await run.step(memory)
         except TimeoutError:
+            if not limit.expired():
+                raise
             error = f"step '{program.step}' took longer than its time-out of {program.timeout:g} s"
             ended = Ended(error=ErrorInfo(error, "STEP_TIMEOUT"))
         return await self._routed(context, memory, ended, run, token.ctx)
@@ -70,9 +74,12 @@ class Pipeline(NodeType, kw_only=True):
         result = await kept(context, ended.result) if program.loop is None else ended.result
         done = "loop.done" if program.loop else "step.done"
         event = "step.failed" if ended.error else done
-        if read_by(program.arcs) & {"_prev", program.step}:
-            value = ended.result if program.loop is None else await loaded(context, _plain(ended.result))
-            memory.know(**{"_prev": value, program.step: value})
+        if read_by(program.arcs) & {"shared", "_prev", program.step}:
+            value = ended.result
+            if program.loop is not None and value is not None:
+                value = await loaded(context, _plain(value))
+                memory.know(shared=value.get("shared", {}))
+            memory.know_result(program.step, value)
         way = route(program, memory, event, ended.error)
         token = Token(memory["ctx"], way.args, way.unmet)
         details = {"event": event, "tasks": run.told}
@@ -104,17 +111,24 @@ class Shard(Pipeline, kw_only=True):
         identity = identity_of(frame.barrier, frame.item_index, frame.key)
         memory = Memory(
             await branch_of(context, self.steps).loading(program.reads),
-            {"ctx": dict(token.ctx), "vars": {}, "args": token.args_of(context), "shard": identity},
+            {
+                "ctx": dict(token.ctx),
+                "vars": dict(program.vars),
+                "args": token.args_of(context),
+                "shard": identity,
+            },
         )
         run = _Run(program, context, self.steps)
+        item = context.value("$item")
+        chunk = chunk_of(item) if self.chunked else None
         try:
-            async with asyncio.timeout(program.timeout):
-                item = context.value("$item")
-                chunk = chunk_of(item) if self.chunked else None
+            async with asyncio.timeout(program.timeout) as limit:
                 left = await run.shard(
                     memory, chunk or Chunk(frame.item_index, [item]), many=chunk is not None
                 )
         except TimeoutError as error:
+            if not limit.expired():
+                raise
             message = f"the shard took longer than {program.timeout:g} s"
             raise NodeError(message, "STEP_TIMEOUT", identity, tells={"tasks": run.told}) from error
         except NodeError as error:
@@ -131,6 +145,7 @@ class _Run:
         self._program = program
         self._context = context
         self._steps = steps
+        self._due = time.monotonic() + _TURN
         self.told: list[dict[str, Any]] = []
         """The tasks as they were run."""
 
@@ -156,6 +171,8 @@ class _Run:
         shared: list[Raw] = []
         for at, element in enumerate(chunk.elements(), chunk.at):
             one = _iteration(loop, memory, element, self._program, at)
+            if many:
+                _name(loop, one, memory["shard"], at)
             ended = await self.once(one)
             if ended.error is not None:
                 details = {**(ended.error.details or {}), "elements": len(chunk.elements())}
@@ -170,39 +187,26 @@ class _Run:
 
     async def _loop(self, loop: Loop, items: AsyncIterator[Any], memory: Memory) -> Ended:
         """Each element in turn, or several at a time; after a failure no more are started."""
-        gathered = Results(self._context)
-        results = Ordered(gathered)
-        failures: list[ErrorInfo] = []
-        taken = count()
-        # Whoever takes an element may have to wait until it is read, and the others wait behind.
-        turn = asyncio.Lock()
-
-        async def following() -> tuple[int, Any] | None:
-            async with turn:
-                if failures:
-                    return None
-                try:
-                    item = await anext(items)
-                except StopAsyncIteration:
-                    return None
-                except NodeError as error:
-                    failures.append(ErrorInfo(f"`loop.in`: {error.message}", error.code, error.details))
-                    return None
-                return next(taken), item
+        program = self._program
+        elements, collected = Elements(items), Collected(self._context, program.reducers)
 
         async def take() -> None:
-            while (found := await following()) is not None:
+            while (found := await elements.following()) is not None:
                 at, item = found
-                ended = await self.once(_iteration(loop, memory, item, self._program, at))
-                await results.put(at, bytes(await kept(self._context, ended.result)))
+                one = _iteration(loop, memory, item, program, at)
+                try:
+                    _name(loop, one, identity_of(self._context.step, at, ""), at)
+                    ended = await self.once(one)
+                except NodeError as error:
+                    ended = Ended(error=ErrorInfo(error.message, error.code))
+                await collected.put(at, ended, one.shared)
                 if ended.error is not None:
-                    failures.append(_knowing(ended.error, iter_index=at))
+                    elements.fail(_knowing(ended.error, iter_index=at))
 
         async with asyncio.TaskGroup() as group:
             for _ in range(loop.in_flight if loop.parallel else 1):
                 group.create_task(take())
-        result = {"results": await gathered.whole(), "count": gathered.count}
-        return Ended(result, failures[0] if failures else None)
+        return Ended(await collected.whole(), elements.failure or collected.error)
 
     async def once(self, memory: Memory) -> Ended:
         """Run the tasks, as the rules say."""
@@ -223,7 +227,15 @@ class _Run:
                 await asyncio.sleep(asked.seconds)
                 answer = None
             else:
+                await self._pause()
                 answer = await self._call(asked, memory, visits)
+
+    async def _pause(self) -> None:
+        """Let others run now and then: tasks that never wait would keep the worker to themselves."""
+        now = time.monotonic()
+        if now > self._due:
+            self._due = now + _TURN
+            await asyncio.sleep(0)
 
     async def _call(self, call: Call, memory: Memory, visits: Counter[str]) -> dict[str, Any]:
         at, started = self._context.now(), time.perf_counter()
@@ -257,8 +269,17 @@ async def _each(items: Iterable[Any]) -> AsyncGenerator[Any, None]:
 
 
 def _iteration(loop: Loop, memory: Memory, item: Any, program: Program, index: int = 0) -> Memory:
-    bare = {loop.iterator: item} if program.old_names else {}
+    bare = {loop.iterator: item} if program.old_names and loop.iterator not in memory else {}
     return memory.within(iter={loop.iterator: item}, _index=index, **bare)
+
+
+def _name(loop: Loop, one: Memory, shard: Mapping[str, Any], index: int) -> None:
+    """Let an iteration know what it is, as one that has a shard to itself does."""
+    try:
+        key = str(index) if loop.key is None else to_text(loop.key.resolve(one))
+    except ExpressionError as error:
+        raise NodeError(f"`fanout.key`: {error}", "PLAYBOOK_LOOP") from error
+    one.know(shard={**shard, "iter_index": index, "iter_key": key})
 
 
 def _visit(call: Call, memory: Memory, visits: Counter[str]) -> str:

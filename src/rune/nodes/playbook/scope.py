@@ -13,7 +13,7 @@ from rune.core.expressions import ExpressionError
 from rune.core.ids import derive
 from rune.core.node import StepContext
 from rune.core.outcome import Done
-from rune.core.playbook.memory import Memory
+from rune.core.playbook.memory import EXECUTION, Memory
 from rune.core.playbook.program import Loop, Program
 from rune.core.playbook.references import is_manifest, is_result_ref
 from rune.core.playbook.routing import END
@@ -57,7 +57,7 @@ async def arrived(context: StepContext, program: Program) -> Token:
     token = token_of(context)
     if not program.writes_ctx:
         return token
-    # What a redriven execution has on record is in the token alone.
+    # One that was redriven from a history without variables knows of some by its tokens alone.
     return msgspec.structs.replace(token, ctx={**token.ctx, **await context.variables()})
 
 
@@ -101,10 +101,14 @@ class _Branch:
             return self._context.value("$~workload")["workload"]
         if name == "execution_id":
             return self._context.execution_id
-        return self._context.value(self._steps[name])["result"]
+        try:
+            return self._context.value(self._steps[name])["result"]
+        except KeyError:
+            # The final step is no part of the branches that ran the others.
+            return self._context.value("$~ended")["steps"][name]
 
     def names(self) -> Iterator[str]:
-        yield from ("workload", "execution_id", *self._steps)
+        yield from (*EXECUTION, *self._steps)
 
 
 def branch_of(context: StepContext, steps: Mapping[str, str]) -> _Branch:

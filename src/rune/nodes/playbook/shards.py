@@ -13,7 +13,7 @@ from rune.core.node import NodeType, Portion, Role, StepContext
 from rune.core.outcome import Done, FanOut, Outcome, Policy, Source
 from rune.core.playbook.collection import chunks, elements, source_of
 from rune.core.playbook.memory import Memory
-from rune.core.playbook.program import Program, holds
+from rune.core.playbook.program import Loop, Program, holds
 from rune.core.workflow import Retry
 from rune.nodes._results import loaded
 from rune.nodes._sources import RETRY, read_portion
@@ -58,8 +58,6 @@ class OpenShards(NodeType, kw_only=True):
 
     program: Any
     steps: Mapping[str, str]
-    key: Any = None
-    """A template over the element: what an element is."""
     fail_fast: bool = False
     window: int = 0
     max_shards: int = 0
@@ -84,7 +82,7 @@ class OpenShards(NodeType, kw_only=True):
         policy = Policy(tolerated=0 if self.fail_fast else None)
         parts = chunks(value, self.max_shards) if self.max_shards else None
         source = source_of(value)
-        if source.lazy is not None or (self.key is None and parts is None):
+        if source.lazy is not None or (self.program.loop.key is None and parts is None):
             return FanOut(source, policy, window=self._window(source))
         keyed = [part.elements()[0] for part in parts] if parts else elements(value)
         # The keys are as much as the elements: they are stored together.
@@ -105,12 +103,13 @@ class OpenShards(NodeType, kw_only=True):
 
     async def _memory(self, context: StepContext) -> Memory:
         token = token_of(context)
-        names = {"ctx": token.ctx, "vars": {}, "args": token.args_of(context)}
+        names = {"ctx": token.ctx, "vars": dict(self.program.vars), "args": token.args_of(context)}
         branch = branch_of(context, self.steps)
-        return Memory(await branch.loading(self.key.names) if self.key else branch, names)
+        key = self.program.loop.key
+        return Memory(await branch.loading(key.names) if key else branch, names)
 
     def _keys(self, items: Sequence[Any], memory: Memory) -> list[str] | None:
-        if self.key is None:
+        loop: Loop = self.program.loop
+        if loop.key is None:
             return None
-        iterator = self.program.loop.iterator
-        return [to_text(self.key.resolve(memory.within(iter={iterator: item}))) for item in items]
+        return [to_text(loop.key.resolve(memory.within(iter={loop.iterator: item}))) for item in items]

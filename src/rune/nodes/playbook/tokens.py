@@ -10,6 +10,7 @@ from rune.core.errors import ErrorInfo
 from rune.core.node import Gathered, NodeType, Role, StepContext
 from rune.core.outcome import Arrive, Done, Failed, FanOut, Outcome, Source
 from rune.core.playbook.memory import merged
+from rune.nodes.playbook.scope import EVERY
 
 __all__ = ["Ended", "Tokens", "Verdict"]
 
@@ -54,6 +55,7 @@ class Ended(NodeType, kw_only=True):
             {
                 _ARRIVAL: True,
                 "ctx": token["ctx"],
+                "args": token["args"].get(context.edge) or {},
                 "unmet": token.get("unmet"),
                 "steps": self._results(context),
             }
@@ -78,18 +80,20 @@ class Ended(NodeType, kw_only=True):
             for _, data in page:
                 slot = msgspec.json.decode(data)
         ctx: dict[str, Any] = {}
+        args: dict[str, Any] = {}
         steps: dict[str, Any] = {}
         unmet = slot.get("error") if isinstance(slot, dict) and _ARRIVAL not in slot else None
         for left in _arrivals(slot):
             ctx = merged(ctx, left["ctx"])
+            args |= left.get("args") or {}
             steps.update(left["steps"])
             unmet = unmet or left["unmet"]
         if self.writes_ctx:
             # No token is live any more, so these stay as they are.
             ctx |= await context.variables()
-        return Done(
-            {"$json": {"ctx": ctx, "args": {}, "unmet": unmet}, "ctx": ctx, "steps": steps}, working=True
-        )
+        # What arcs to the final step bring is for it.
+        token = {"ctx": ctx, "args": {EVERY: args}, "unmet": unmet}
+        return Done({"$json": token, "ctx": ctx, "steps": steps}, working=True)
 
 
 class Verdict(NodeType, kw_only=True):

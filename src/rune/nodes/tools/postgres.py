@@ -14,6 +14,8 @@ from rune.nodes._sql import Ran
 
 __all__ = ["PostgresTool", "outcome_of"]
 
+_KINDS = {"SQL_TIMEOUT": "timeout", "SQL_EMPTY": "sql", "SQL_TOO_MANY_ROWS": "sql"}
+
 
 class PostgresTool(Tool, kw_only=True):
     """Run SQL in one transaction; `result.command_0` is what the first statement gave, and so on."""
@@ -41,7 +43,7 @@ class PostgresTool(Tool, kw_only=True):
             raise ToolError(
                 error.message,
                 error.code,
-                kind="sql" if state else "connection",
+                kind="sql" if state else _KINDS.get(error.code, "connection"),
                 retryable=error.retryable,
                 details=error.details,
                 helpers={"pg": {"code": state}},
