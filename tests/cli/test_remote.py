@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -35,12 +36,19 @@ class Line:
     def __init__(self, api: Api) -> None:
         self._address = api.address
 
-    async def ask(self, *arguments: str, code: int = 0, text: str | None = None) -> Result:
+    async def ask(
+        self, *arguments: str, code: int = 0, text: str | None = None, color: bool = False
+    ) -> Result:
         """Run a command, which has to end with this code."""
 
         def run() -> Result:
             return CliRunner().invoke(
-                group, arguments, env={"RUNE_URL": self._address}, input=text, standalone_mode=False
+                group,
+                arguments,
+                env={"RUNE_URL": self._address},
+                input=text,
+                color=color,
+                standalone_mode=False,
             )
 
         result = await asyncio.to_thread(run)
@@ -91,6 +99,14 @@ async def test_what_failed_is_redriven(line: Line, file: str) -> None:
     assert (split["succeeded"], split["failed"]) == (1, 1)
     again = await line.json("executions", "redrive", first["id"], "--split", split["barrier"], "--item", "0")
     assert (again["parent"], again["trigger"]) == (first["id"], "redrive")
+    edited = await line.json(
+        "executions", "redrive", first["id"], "--split", split["barrier"], "--edit", "0=4"
+    )
+    await line.ask("executions", "logs", "--follow", edited["id"])
+    (mended,) = (await line.json("executions", "show", edited["id"]))["splits"]
+    assert (mended["succeeded"], mended["failed"]) == (2, 0)
+    nonsense = ("executions", "redrive", first["id"], "--split", split["barrier"], "--edit", "x=4")
+    assert "does not say which item" in str((await line.ask(*nonsense, code=1)).exception)
     forked = await line.json("executions", "fork", first["id"], "half")
     assert (forked["parent"], forked["trigger"]) == (first["id"], "fork")
     refused = await line.ask("executions", "redrive", first["id"], "--item", "0", code=1)
@@ -109,6 +125,59 @@ async def test_versions_differ_and_a_bundle_comes_back(line: Line, file: str, tm
     assert "1 unchanged" in (await line.ask("workflows", "import", str(bundle))).stdout
     await line.ask("workflows", "delete", "numbers")
     assert (await line.ask("workflows", "list")).stderr == "nothing\n"
+
+
+async def test_the_latest_version_is_published_unless_another_is_named(line: Line, file: str) -> None:
+    await line.ask("workflows", "push", file)
+    taken = await line.ask("workflows", "push", file, code=2)
+    assert "with --id this file becomes a new version of it" in taken.stderr
+    await line.ask("workflows", "push", file, "--id", "numbers")
+    assert "version 2 is published" in (await line.ask("workflows", "publish", "numbers")).stdout
+    assert (await line.json("workflows", "publish", "numbers", "--version", "1"))["published"] == 1
+    assert "no version is published" in (await line.ask("workflows", "publish", "numbers", "--none")).stdout
+
+
+async def test_a_log_is_followed_and_nothing_in_it_told_twice(line: Line, tmp_path: Path) -> None:
+    file = tmp_path / "rests.json"
+    rest = {"id": "rest", "type": "wait", "parameters": {"amount": 1.2}}
+    nodes = [{"id": id, "type": "log", "parameters": {"message": f"it is {id}"}} for id in ("a", "b")]
+    edges = [{"id": "1", "src": "a", "dst": "rest"}, {"id": "2", "src": "rest", "dst": "b"}]
+    file.write_text(json.dumps({"nodes": [nodes[0], rest, nodes[1]], "edges": edges}), encoding="utf-8")
+    started = await line.json("executions", "start", "--file", str(file))
+    told = (await line.ask("executions", "logs", "--follow", started["id"])).stdout.splitlines()
+    assert [text.partition(": ")[2] for text in told if "it is" in text] == ["it is a", "it is b"]
+    assert len(told) == len(set(told))
+
+
+async def test_who_waits_for_an_end_waits_as_long_as_asked(
+    line: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rune.cli.remote._TIMEOUT", 0.3)
+    file = tmp_path / "rests.json"
+    rest = {"id": "rest", "type": "wait", "parameters": {"amount": 0.6}}
+    file.write_text(json.dumps({"nodes": [rest]}), encoding="utf-8")
+    done = await line.json("executions", "start", "--file", str(file), "--wait", "20")
+    assert done["status"] == "completed"
+
+
+async def test_names_do_nothing_to_the_terminal(line: Line, tmp_path: Path) -> None:
+    file = tmp_path / "hostile.json"
+    node = {"id": "a", "type": "log", "parameters": {"message": "\x1b[2Jgone\x9b2J"}}
+    file.write_text(json.dumps({"name": "\x1b]0;mine\x07\r\n", "nodes": [node]}), encoding="utf-8")
+    started = await line.json("executions", "start", "--file", str(file), "--wait", "10")
+    for command in (["list"], ["show", started["id"]], ["logs", started["id"]], ["events", started["id"]]):
+        said = (await line.ask("executions", *command, color=True)).stdout
+        assert not re.search(r"[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]|\x1b(?!\[\d+m)", said), command
+
+
+async def test_a_credential_in_use_is_removed_by_force_only(line: Line, tmp_path: Path) -> None:
+    file = tmp_path / "calls.json"
+    node = {"id": "a", "type": "http", "parameters": {"url": "http://x"}, "credentials": {"id": "mail"}}
+    file.write_text(json.dumps({"workflow_id": "calls", "nodes": [node]}), encoding="utf-8")
+    await line.ask("credentials", "create", "mail", "--data", '{"token": "hunter2-long"}')
+    await line.ask("workflows", "push", str(file))
+    assert "refer to it" in (await line.ask("credentials", "delete", "mail", code=2)).stderr
+    await line.ask("credentials", "delete", "mail", "--force")
 
 
 async def test_a_credential_is_written_and_never_read(line: Line) -> None:

@@ -34,10 +34,11 @@ def test_a_broker_out_of_reach_is_trouble_of_the_machine(
     assert "cannot be reached" in capsys.readouterr().err
 
 
-def test_a_pool_that_cannot_be_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("name", ["dead", "workflow.execution.dead", "workflow.completion", "a b"])
+def test_a_pool_that_cannot_be_is_refused(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     servers = ["--broker", "amqp://127.0.0.1:1", "--state", "redis://127.0.0.1:1"]
-    assert main(["worker", *servers, "--queues", "dead"]) == 2
-    assert "'dead'" in capsys.readouterr().err
+    assert main(["worker", *servers, "--queues", name]) == 2
+    assert f"'{name.removeprefix('workflow.execution.')}' cannot be a pool's name" in capsys.readouterr().err
 
 
 def record() -> logging.LogRecord:

@@ -292,3 +292,13 @@ async def test_while_the_store_is_out_of_reach_what_is_known_is_used(
     clock.now += 300
     with pytest.raises(CredentialsError):
         await source.find("mail")
+
+
+async def test_a_worker_may_be_there_before_the_first_master(database: Database) -> None:
+    source = await open_source(database, settings(OLD))
+    assert source is not None
+    assert await source.find("web") is None
+    store = await open_store(database, settings(OLD))
+    assert store is not None
+    await store.create("web", "Web", "http", DATA, "ada", entry())
+    assert await source.find("web") == DATA

@@ -46,6 +46,22 @@ async def test_ended_executions_go_after_their_time_bit_by_bit(
     assert await forgetting.sweep(1000.0) == 0
 
 
+async def test_what_another_execution_is_being_made_of_stays_until_that_one_runs(history: History) -> None:
+    for id in ("e1", "e2"):
+        await history.recording.record([status("a:0", "success", execution_id=id)])
+        await history.recording.record([], [completion(execution_id=id, at=1000.0)])
+    await history.executions.create(NewExecution(id="e3", definition="{}", trigger="redrive", parent="e1"))
+    # One that was called needs nothing of its caller.
+    await history.executions.create(NewExecution(id="e4", definition="{}", trigger="workflow", parent="e2"))
+    forgetting = Retention(history.database, clock=lambda: 3000.0)
+    assert await forgetting.sweep(1000.0) == 1
+    assert await history.executions.get("e1") is not None
+    assert not await history.executions.delete("e1")
+    assert (await history.steps.list("e1")).items
+    await history.executions.set_status("e3", "running", ("pending",))
+    assert await forgetting.sweep(1000.0) == 1
+
+
 async def test_definitions_go_when_nothing_refers_to_them(history: History) -> None:
     now = 1e6
     workflows = Workflows(history.database, clock=lambda: now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,6 +19,9 @@ from rune.master.service import Master
 from rune.master.serving import serving
 from rune.nodes import load_builtin
 from rune.settings import Settings
+
+_PATIENCE = 30.0
+"""Seconds in which what is waited for must come."""
 
 __all__ = ["Answer", "Api", "flow_of", "open_api", "sleeper"]
 
@@ -85,11 +88,16 @@ class Api:
 
     async def until(self, path: str, **wanted: Any) -> Any:
         """Ask until these fields have these values."""
-        while True:
-            found = (await self.get(path)).json
-            if all(found.get(name) == value for name, value in wanted.items()):
-                return found
-            await asyncio.sleep(0.02)
+        return await self.once(
+            path, lambda found: all(found.get(name) == value for name, value in wanted.items())
+        )
+
+    async def once(self, path: str, true: Callable[[Any], object]) -> Any:
+        """Ask until this is true of what is answered."""
+        async with asyncio.timeout(_PATIENCE):
+            while not true(found := (await self.get(path)).json):
+                await asyncio.sleep(0.02)
+            return found
 
 
 @asynccontextmanager

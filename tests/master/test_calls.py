@@ -108,8 +108,8 @@ async def test_a_definition_that_is_sent_along_calls_stored_ones(small: Api) -> 
 async def test_cancelling_the_caller_cancels_the_child_and_why_names_it(small: Api) -> None:
     await keep(small, flow_of(sleeper(), id="sleeper"))
     started = (await small.post("/api/executions", {"definition": flow_of(call("sleeper"))})).json
-    while not (children := (await small.get(f"/api/executions/{started['id']}")).json["children"]):
-        pass
+    calling = await small.once(f"/api/executions/{started['id']}", lambda found: found["children"])
+    children = calling["children"]
     why = (await small.get(f"/api/executions/{started['id']}/why")).json
     assert any(children[0]["id"] in hold["detail"] for hold in why["holds"])
     await small.post(f"/api/executions/{started['id']}/cancel")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from rune.core.errors import InfrastructureError
+from rune.core.operations import Seed
 from rune.history.executions import NewExecution
 from tests.master.client import Api, flow_of, sleeper
 
@@ -149,8 +151,7 @@ async def test_a_paused_execution_goes_on_when_it_is_resumed(api: Api) -> None:
 async def test_why_it_has_not_ended(api: Api) -> None:
     path = (await api.post("/api/executions", {"definition": flow_of(sleeper())})).headers["location"]
     await api.until(path, status="running")
-    while not (found := (await api.get(f"{path}/why")).json)["positions"]:
-        await asyncio.sleep(0.02)
+    found = await api.once(f"{path}/why", lambda found: found["positions"])
     assert [(hold["kind"], hold["node"]) for hold in found["holds"]] == [("timer", "rest")]
     assert found["holds"][0]["until"] > found["positions"][0]["since"]
     (await api.get("/api/executions/none/why")).problem(404, "NOT_FOUND")
@@ -196,6 +197,31 @@ async def test_only_what_has_ended_can_be_deleted(api: Api) -> None:
     (await api.get(f"{path}/events")).problem(404, "NOT_FOUND")
 
 
+async def test_a_redrive_that_takes_long_to_begin_is_answered_before_it_has(
+    small: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rune.master.starting.PROMPT", 0.05)
+    known, seeds = asyncio.Event(), small.master.redriving.seeds
+
+    async def slow(*wish: Any) -> AsyncIterator[Seed]:
+        await known.wait()
+        async for seed in seeds(*wish):
+            yield seed
+
+    monkeypatch.setattr(small.master.redriving, "seeds", slow)
+    failed = await small.run(_FAN_OUT, input={"items": 3})
+    assert failed["status"] == "halted"
+    path = f"/api/executions/{failed['id']}/redrive"
+    again = await small.post(path, {"input": {"items": [1, 2]}}, Idempotency_Key="once")
+    assert (again.status, again.json["status"]) == (202, "pending")
+    assert (await small.post(path, {"input": {"items": [1, 2]}}, Idempotency_Key="once")).json == again.json
+    # What is still to be read of it cannot be deleted.
+    (await small.delete(f"/api/executions/{failed['id']}")).problem(409, "BEING_READ")
+    known.set()
+    await small.until(f"/api/executions/{again.json['id']}", status="completed")
+    assert (await small.delete(f"/api/executions/{failed['id']}")).status == 204
+
+
 async def test_events_and_logs_tell_what_happened(api: Api) -> None:
     found = await api.run(flow_of({"id": "a"}, {"id": "b", "parameters": {"message": "x", "level": "error"}}))
     path = f"/api/executions/{found['id']}"
@@ -209,7 +235,7 @@ async def test_events_and_logs_tell_what_happened(api: Api) -> None:
     rest = (await api.get(f"{path}/events", after=page["next"], limit=500)).json
     assert page["items"] + rest["items"] == events
     lines = (await api.get(f"{path}/logs", node="b")).json["items"]
-    assert ("error", "x") in [(line["level"], line["message"]) for line in lines]
+    assert [(line["level"], line["message"]) for line in lines] == [("info", "running"), ("error", "x")]
     assert {line["node"] for line in lines} == {"b"}
 
 

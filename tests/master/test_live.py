@@ -318,10 +318,12 @@ async def test_the_same_events_over_a_websocket_and_scopes_that_change(gated: Ap
 async def test_nonsense_over_a_websocket_closes_it(small: Api) -> None:
     execution = await begun(small, flow_of(sleeper()))
     address = live(small, execution).partition("?")[0] + "/ws"
-    for nonsense in ("{", '{"scopes": 3}', '{"scopes": ["a b"]}', "[]"):
+    for nonsense in (b"{", b'{"scopes": 3}', b'{"scopes": ["a b"]}', b"[]", b"\xff", b""):
         async with aiohttp.ClientSession() as session, session.ws_connect(address) as ws:
             await ws.receive_json()
-            await ws.send_str(nonsense)
+            await (
+                ws.send_bytes(nonsense) if nonsense in (b"\xff", b"[]") else ws.send_str(nonsense.decode())
+            )
             assert (await ws.receive()).type is aiohttp.WSMsgType.CLOSE
             assert ws.close_code == 1007
     async with aiohttp.ClientSession() as session:

@@ -21,6 +21,7 @@ from rune.master.triggers.payload import BadPayload, plain_headers, plain_pairs,
         ("", b"\0\xff", {"base64": "AP8=", "content_type": "application/octet-stream", "size": 2}),
         ("image/png", b"x", {"base64": "eA==", "content_type": "image/png", "size": 1}),
         ("application/json", b"", None),
+        ("=<;rfc2231*0*", b"x", {"base64": "eA==", "content_type": "=<", "size": 1}),
         ("not a type\r\nx: y", b"x", None),
     ],
 )
@@ -58,8 +59,18 @@ def test_a_form_in_parts() -> None:
         ("application/x-www-form-urlencoded", b"&".join(b"a=1" for _ in range(2000))),
         ("text/plain", b"\xff"),
         ("text/plain; charset=klingon", b"x"),
+        ("text/plain; charset=undefined", b"x"),
+        ('text/plain; charset="a\0b"', b"x"),
+        # Half a character.
+        ("text/plain; charset=utf-7", b"+2AA-"),
+        ("text/plain; charset=unicode_escape", rb"\ud800"),
         ("multipart/form-data", b"x"),
         ("multipart/form-data; boundary=b", b"no parts"),
+        ("multipart/form-data; =<;rfc2231*0*", b"x"),
+        (
+            "multipart/form-data; boundary=b",
+            b"--b\r\nContent-Disposition: form-data; =<;rfc2231*0*\r\n\r\nx\r\n--b--\r\n",
+        ),
         ("multipart/form-data; boundary=b", b"--b\r\n\r\nnameless\r\n--b--\r\n"),
     ],
 )

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -14,6 +14,8 @@ from msgspec import Raw
 
 from rune.core.ids import new_execution_id
 from rune.core.messages import CompletionMessage
+from rune.core.node import NodeType, StepContext
+from rune.core.outcome import Done, Outcome
 from rune.core.registry import Registry
 from rune.embedded import Embedded
 from rune.formats.graph import compile_workflow
@@ -26,9 +28,20 @@ from rune.settings import Settings
 from tests.history.statuses import item, status
 from tests.servers.postgres import postgres_server, shared_postgres
 
-REGISTRY = Registry(load_builtin())
-
 LARGE = "x" * 200_000
+
+
+class Setting(NodeType, kw_only=True):
+    """Sets a large variable of the execution."""
+
+    name: ClassVar = "sets"
+
+    async def run(self, context: StepContext) -> Outcome:
+        return Done(sets={"x": LARGE})
+
+
+REGISTRY = Registry([*load_builtin(), Setting])
+
 BIG = {"mode": "keep_only", "assignments": [{"name": "text", "value": "{{ $trigger.text }}"}]}
 FLOW: dict[str, Any] = {
     "workflow_id": "wf",
@@ -136,6 +149,18 @@ async def test_large_outputs_and_results_are_stored(rig: Rig) -> None:
     assert output is not None
     assert LARGE.encode() in output
     assert LARGE.encode() in bytes((await rig.history.values.result(execution))["$big"])
+
+
+async def test_large_variables_that_steps_set_are_in_the_history(rig: Rig) -> None:
+    nodes = [{"id": "sets", "type": "sets"}, {"id": "wait", "type": "wait", "parameters": {"amount": 0.2}}]
+    definition = {"workflow_id": "wf", "nodes": nodes, "edges": [{"id": "1", "src": "sets", "dst": "wait"}]}
+    async with rig.recording():
+        id = await rig.start(definition)
+        await rig.end_of(id)
+    (step,) = (await rig.history.steps.list(id, node="sets")).items
+    assert (step.turn, step.sets, step.sets_size) == (1, None, len(LARGE) + 8)
+    stored = await rig.history.values.get(id, step.sets_hash or "")
+    assert msgspec.json.decode(stored or b"null") == {"x": LARGE}
 
 
 async def test_what_is_stored_is_acknowledged(rig: Rig) -> None:

@@ -16,11 +16,8 @@ AFTER = {"id": "after", "type": "log", "parameters": {"message": "{{ $approve.pa
 async def waiting(api: Api, definition: Any) -> tuple[str, list[Any]]:
     """An execution that waits to be called, and its waits."""
     started = (await api.post("/api/executions", {"definition": definition})).json["id"]
-    while True:
-        waits = (await api.get(f"/api/executions/{started}/waits")).json["items"]
-        if waits:
-            return started, waits
-        await asyncio.sleep(0.02)
+    found = await api.once(f"/api/executions/{started}/waits", lambda found: found["items"])
+    return started, found["items"]
 
 
 def path_of(api: Api, url: str) -> str:
@@ -31,7 +28,7 @@ def path_of(api: Api, url: str) -> str:
 async def logged(api: Api, execution: str, node: str) -> set[str]:
     """What a log node has said."""
     lines = (await api.get(f"/api/executions/{execution}/logs", node=node)).json["items"]
-    return {line["message"] for line in lines}
+    return {line["message"] for line in lines if line["message"] != "running"}
 
 
 async def test_a_call_ends_the_wait_once_and_brings_the_payload(api: Api) -> None:
@@ -100,11 +97,8 @@ async def test_the_items_of_a_split_have_links_of_their_own(small: Api) -> None:
     tell = {"id": "tell", "type": "log", "parameters": {"message": "{{ $resume.approve }}/{{ $index }}"}}
     flow = flow_of(split, tell, WAIT, gather)
     started = (await small.post("/api/executions", {"definition": flow})).json["id"]
-    while True:
-        waits = (await small.get(f"/api/executions/{started}/waits")).json["items"]
-        if len(waits) == 3:
-            break
-        await asyncio.sleep(0.02)
+    found = await small.once(f"/api/executions/{started}/waits", lambda found: len(found["items"]) == 3)
+    waits = found["items"]
     assert sorted(wait["item"] for wait in waits) == [0, 1, 2]
     links = {path_of(small, said) for said in await logged(small, started, "tell")}
     assert len(links) == 3
@@ -117,6 +111,32 @@ async def test_the_items_of_a_split_have_links_of_their_own(small: Api) -> None:
     unknown = min(links)[:-1]
     (await small.post(f"{unknown}x")).problem(404, "NOT_FOUND")
     (await small.post(f"{unknown}7")).problem(410, "GONE")
+
+
+async def test_of_a_thousand_waits_each_is_found_and_can_be_listed(api: Api) -> None:
+    count = 1100
+    split = {"id": "each", "type": "split", "parameters": {"source": {"range": count}}}
+    gather = {"id": "all", "type": "aggregator", "parameters": {"reduce": "count"}}
+    tell = {"id": "tell", "type": "log", "parameters": {"message": "{{ $resume.approve }}"}}
+    started = (await api.post("/api/executions", {"definition": flow_of(tell, split, WAIT, gather)})).json[
+        "id"
+    ]
+    while (await api.get(f"/api/executions/{started}")).json["nodes"].get("approve", {}).get(
+        "waiting"
+    ) != count:
+        await asyncio.sleep(0.05)
+    items, after = set(), {}
+    while after is not None:
+        page = (await api.get(f"/api/executions/{started}/waits", limit=500, **after)).json
+        items |= {wait["item"] for wait in page["items"]}
+        after = {"after": page["next"]} if page["next"] else None
+    assert items == set(range(count))
+    (said,) = await logged(api, started, "tell")
+    for item in (0, count - 1):
+        assert (await api.post(f"{path_of(api, said)}/{item}")).status == 200
+    (await api.post(f"{path_of(api, said)}/{count}")).problem(409, "NOT_WAITING")
+    (await api.post(f"{path_of(api, said)}/99999999999")).problem(409, "NOT_WAITING")
+    (await api.post(path_of(api, said))).problem(409, "NOT_WAITING")
 
 
 async def test_a_link_of_ones_own_making_opens_nothing(small: Api) -> None:

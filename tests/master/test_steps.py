@@ -101,3 +101,20 @@ async def test_what_is_not_there(api: Api, path: str) -> None:
         (await api.get(f"{path}/{tail}")).problem(404, "NOT_FOUND")
     for tail in ("steps", "splits", "events", "logs", "graph", "result"):
         (await api.get(f"/api/executions/none/{tail}")).problem(404, "NOT_FOUND")
+
+
+async def test_large_outputs_of_items_are_kept_however_soon_the_execution_ends(api: Api) -> None:
+    large = [{"name": "text", "value": "{{ 'x' * (100000 + $item) }}"}]
+    nodes = [{"id": "large", "type": "edit", "parameters": {"mode": "keep_only", "assignments": large}}]
+    gather = {"id": "all", "type": "aggregator", "parameters": {"reduce": "count"}}
+    flow = {**_FAN_OUT, "nodes": [_FAN_OUT["nodes"][0], *nodes, gather]}
+    flow["edges"] = [{"id": "e1", "src": "each", "dst": "large"}, {"id": "e2", "src": "large", "dst": "all"}]
+    found = await api.run(flow, input={"items": list(range(20))})
+    path = f"/api/executions/{found['id']}"
+    steps = (await api.get(f"{path}/steps", node="large")).json["items"]
+    outputs = [(await api.get(f"{path}/steps/{step['step']}")).json["output"] for step in steps]
+    assert sorted(len(output["text"]) for output in outputs) == [100_000 + n for n in range(20)]
+    # One that is lost all the same is null.
+    await api.master.history.database.write(("DELETE FROM history_value", [()]))
+    lost = await api.get(f"{path}/steps/{steps[0]['step']}")
+    assert (lost.status, lost.json["output"]) == (200, None)

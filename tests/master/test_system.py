@@ -27,8 +27,7 @@ async def test_queues_members_and_timers(api: Api) -> None:
     roles = {member["role"] for member in (await api.get("/api/members")).json["items"]}
     assert "worker" in roles
     assert all(queue["ready"] >= 0 for queue in (await api.get("/api/queues")).json["items"])
-    while not (timers := (await api.get("/api/timers")).json["items"]):
-        pass
+    timers = (await api.once("/api/timers", lambda found: found["items"]))["items"]
     assert timers[0]["execution"] == path.rpartition("/")[2]
     assert timers[0]["node"] == "rest"
 

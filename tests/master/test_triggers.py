@@ -175,3 +175,19 @@ async def test_a_new_key_takes_over_from_the_old_one(api: Api) -> None:
     # What was sealed for one trigger is of no use to another.
     with pytest.raises(WrongKey):
         after.open(msgspec.structs.replace(renewed, id="other"))
+
+
+async def test_a_webhook_under_a_key_that_is_not_here_is_listed_without_its_url(small: Api) -> None:
+    made = await small.post("/api/workflows", {"definition": flow_of({"id": "a"}, id="w")})
+    assert made.status == 201
+    body = {"kind": "webhook", "workflow_id": "w", "config": {}}
+    hook = (await small.post("/api/triggers", body)).json
+    elsewhere = Seals(Vault([os.urandom(32)])).close(Kept("token"), hook["id"])
+    sql = "UPDATE workflow_trigger SET sealed = $1"
+    await small.master.history.database.write((sql, [(elsewhere,)]))
+    (listed,) = (await small.get("/api/triggers")).json["items"]
+    assert listed == {**hook, "has_secret": None, "url": None, "test_url": None}
+    path = f"/api/triggers/{hook['id']}"
+    (await small.put(path, {**body, "version": 1})).problem(503, "NO_KEY")
+    (await small.post(f"{path}/rotate")).problem(503, "NO_KEY")
+    assert (await small.delete(path)).status == 204

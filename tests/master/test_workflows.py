@@ -157,7 +157,7 @@ async def test_what_is_deleted_is_gone_and_its_id_stays_taken(api: Api) -> None:
     (await api.delete("/api/workflows/w")).problem(404, "NOT_FOUND")
     (await api.post("/api/executions", {"workflow_id": "w"})).problem(404, "NOT_FOUND")
     again = await api.post("/api/workflows", {"definition": flow_of({"id": "a"}, id="w")})
-    again.problem(409, "EXISTS")
+    again.problem(409, "DELETED")
 
 
 async def test_validation_tells_everything_and_keeps_nothing(api: Api) -> None:

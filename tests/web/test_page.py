@@ -132,3 +132,36 @@ async def test_a_name_is_text_whatever_it_looks_like(api: Api, page: Page) -> No
 async def test_an_execution_that_is_not_there(api: Api, page: Page) -> None:
     await page.goto(f"{api.address}/#/executions/nobody")
     await expect(page.get_by_role("alert")).to_contain_text("there is no execution")
+
+
+async def test_an_address_that_nobody_wrote(api: Api, page: Page) -> None:
+    await page.goto(f"{api.address}/#/executions/%")
+    await expect(page.get_by_role("alert")).to_be_visible()
+    await page.get_by_role("link", name="Rune").click()
+    await expect(page.get_by_text("Nothing has run here yet")).to_be_visible()
+
+
+async def test_a_node_is_looked_at_by_the_keyboard(api: Api, page: Page) -> None:
+    id = await started(api, flow_of({"id": "one"}, {"id": "two"}), wait=5)
+    await page.goto(f"{api.address}/#/executions/{id}")
+    for node, key in (("one", "Enter"), ("two", "Space")):
+        box = page.get_by_role("group", name="The workflow's graph").get_by_role(
+            "button", name=f"{node} (log)"
+        )
+        await box.focus()
+        await page.keyboard.press(key)
+        await expect(page.locator(".panel h2")).to_have_text(node)
+    look = page.get_by_role("button", name="look")
+    await expect(look).to_be_visible()
+    await page.keyboard.press("Tab")
+    await expect(look).to_be_focused()
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".panel pre").first).to_be_visible()
+
+
+async def test_ids_that_mean_something_to_a_script_are_ids(api: Api, page: Page) -> None:
+    ids = ["__proto__", "constructor", "toString", "hasOwnProperty"]
+    id = await started(api, flow_of(*({"id": each} for each in ids)), wait=5)
+    await page.goto(f"{api.address}/#/executions/{id}")
+    for each in ids:
+        await expect(page.locator(f"[data-node={each}]")).to_contain_text("1 success")

@@ -73,10 +73,11 @@ def test(remote: Remote, as_json: bool, id: str, address: str | None) -> int:
 
 @command.command("delete", cls=Command)
 @click.argument("id")
+@click.option("--force", is_flag=True, help="Even if workflows refer to it.")
 @with_remote
-def delete(remote: Remote, as_json: bool, id: str) -> None:
-    """Remove a credential."""
-    remote.delete(path("credentials", id))
+def delete(remote: Remote, as_json: bool, id: str, force: bool) -> None:
+    """Remove a credential, unless a workflow refers to it."""
+    remote.delete(path("credentials", id), **({"force": "true"} if force else {}))
     say(f"{id} is gone")
 
 

@@ -41,7 +41,8 @@ async def _serve(settings: Settings, types: Types, stop: Awaitable[object]) -> N
     database = settings.db or _default()
     async with open_local(settings, types, database) as master, serving(master) as served:
         say(f"Rune is at {served.address} and keeps everything in {database}")
-        say(f"Try: curl {served.address}/api/executions    Stop with Ctrl-C; nothing is lost.")
+        tried = "" if master.accounts else f"Try: curl {served.address}/api/executions    "
+        say(f"{tried}Stop with Ctrl-C; nothing is lost.")
         if served.invitation:
             say(f"Make the first account at {served.invitation}")
         await until_stopped(master, stop)

@@ -11,7 +11,7 @@ import click
 from rune.cli.command import Command, Exit, say
 from rune.cli.remote import Remote, path, with_remote
 from rune.cli.source import json_option, read_file
-from rune.cli.tables import print_facts, print_json, print_rows, shown_status, shown_time
+from rune.cli.tables import plain, print_facts, print_json, print_rows, shown_status, shown_time
 
 __all__ = ["command"]
 
@@ -98,7 +98,7 @@ def start(
         body["workflow_id"] = workflow
     else:
         body["source"] = read_file(file)[1].decode(errors="replace")
-    one = remote.post(path("executions"), body)
+    one = remote.post(path("executions"), body, patience=wait)
     if as_json:
         print_json(one)
     else:
@@ -147,15 +147,17 @@ def _place(event: Mapping[str, Any]) -> str | None:
 @with_remote
 def logs(remote: Remote, as_json: bool, execution: str, follow: bool) -> None:
     """Print the execution's log."""
-    after = None
+    after, seen = None, 0
     while True:
         # What is written between the two looks is found by the next round.
         ended = not follow or remote.get(path("executions", execution))["status"] in _ENDED
         page = remote.get(path("executions", execution, "logs"), after=after, limit=500)
         for line in page["items"]:
-            _print_line(line, as_json)
-        if page["items"]:
-            after = page["next"] or after
+            # The last page is read again and again until it is full.
+            if line["seq"] > seen:
+                seen = line["seq"]
+                _print_line(line, as_json)
+        after = page["next"] or after
         if page["next"] is None and ended:
             return
         if page["next"] is None:
@@ -168,7 +170,7 @@ def _print_line(line: dict[str, Any], as_json: bool) -> None:
         return
     item = f"[{line['item']}]" if line["item"] is not None else ""
     node = f"{line['node'] or ''}{item}"
-    click.echo(f"{shown_time(line['at'])} {line['level']:7} {node}: {line['message']}")
+    click.echo(f"{shown_time(line['at'])} {line['level']:7} {node}: {plain(line['message'])}")
 
 
 @command.command("why", cls=Command)
@@ -234,6 +236,13 @@ def resume(remote: Remote, as_json: bool, execution: str) -> None:
 @click.option(
     "--item", "items", type=int, multiple=True, help="Only this item of the split; may be repeated."
 )
+@click.option(
+    "--edit",
+    "edits",
+    metavar="ITEM=JSON",
+    multiple=True,
+    help="Another value for this item of the split; may be repeated.",
+)
 @click.option("--input", "payload", metavar="JSON|@FILE", help="Another input.")
 @with_remote
 def redrive(
@@ -243,19 +252,30 @@ def redrive(
     node: str | None,
     split: str | None,
     items: tuple[int, ...],
+    edits: tuple[str, ...],
     payload: str | None,
 ) -> None:
     """Run again what failed, as a new execution; what had succeeded stands."""
-    if items and split is None:
-        raise click.UsageError("--item needs --split: `rune executions show` names the splits")
+    if (items or edits) and split is None:
+        option = "--item" if items else "--edit"
+        raise click.UsageError(f"{option} needs --split: `rune executions show` names the splits")
     body: dict[str, Any] = {}
     if node is not None:
         body["node"] = node
     if split is not None:
         body["split"] = {"barrier": split, **({"items": list(items)} if items else {})}
+    if edits:
+        body["items"] = dict(_edited(edit) for edit in edits)
     if payload is not None:
         body["input"] = json_option("--input", payload)
     _print_done(remote.post(path("executions", execution, "redrive"), body), as_json)
+
+
+def _edited(edit: str) -> tuple[str, Any]:
+    item, _, value = edit.partition("=")
+    if not (item.isascii() and item.isdecimal()):
+        raise click.UsageError(f'--edit {edit} does not say which item: write --edit \'3={{"name": "Ada"}}\'')
+    return item, json_option("--edit", value)
 
 
 @command.command("fork", cls=Command)

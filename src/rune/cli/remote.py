@@ -13,12 +13,15 @@ from urllib.parse import quote, urlencode, urlsplit
 import click
 
 from rune import __version__
+from rune.cli.tables import plain
 from rune.core.errors import InfrastructureError, RuneError
 from rune.settings import load_settings
 
 __all__ = ["Refused", "Remote", "path", "with_remote"]
 
 _PAGE = 200
+_TIMEOUT = 60.0
+"""Seconds after which no answer is taken for none."""
 
 
 class Refused(RuneError):
@@ -39,7 +42,7 @@ class Remote:
         self._address = f"{parts.scheme}://{parts.netloc}"
         self._prefix = parts.path.rstrip("/")
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        self._connection = kind(parts.hostname, parts.port, timeout=60)
+        self._connection = kind(parts.hostname, parts.port, timeout=_TIMEOUT)
         self._token = token
 
     def close(self) -> None:
@@ -50,17 +53,20 @@ class Remote:
         """Read something."""
         return self._ask("GET", path, query)
 
-    def post(self, path: str, body: Any = None) -> Any:
-        """Do something."""
+    def post(self, path: str, body: Any = None, patience: float = 0.0) -> Any:
+        """Do something, for which the master takes so many seconds more than for anything else."""
+        self._connection.timeout = _TIMEOUT + patience
+        if self._connection.sock is not None:
+            self._connection.sock.settimeout(self._connection.timeout)
         return self._ask("POST", path, {}, {} if body is None else body)
 
     def put(self, path: str, body: Any) -> Any:
         """Change something."""
         return self._ask("PUT", path, {}, body)
 
-    def delete(self, path: str) -> Any:
+    def delete(self, path: str, **query: Any) -> Any:
         """Remove something."""
-        return self._ask("DELETE", path, {})
+        return self._ask("DELETE", path, query)
 
     def pages(self, path: str, limit: int | None = None, **query: Any) -> Iterator[Any]:
         """What a list holds, page by page, up to `limit` entries."""
@@ -111,11 +117,15 @@ def _told(problem: Mapping[str, Any]) -> str:
     lines = [str(problem.get("detail") or problem.get("title") or problem.get("status"))]
     if problem.get("status") == 401:
         lines[0] += "; give an API token with --token or RUNE_TOKEN"
-    for flaw in problem.get("errors") or ():
+    flaws = list(problem.get("errors") or ())
+    # One that the first line has told in full is not told again.
+    if len(flaws) == 1 and lines[0].endswith(flaws[0]["message"]):
+        flaws.clear()
+    for flaw in flaws:
         place = f"{flaw['line']}:{flaw['column']}" if flaw.get("line") else flaw.get("path") or "/"
         hint = f"; {flaw['hint']}" if flaw.get("hint") else ""
         lines.append(f"  {place} {flaw['code']}: {flaw['message']}{hint}")
-    return "\n".join(lines)
+    return plain("\n".join(lines))
 
 
 def path(*parts: object) -> str:

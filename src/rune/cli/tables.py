@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-__all__ = ["print_facts", "print_json", "print_rows", "shown_status", "shown_time"]
+__all__ = ["plain", "print_facts", "print_json", "print_rows", "shown_status", "shown_time"]
 
 _COLOURS = {
     "completed": "green",
@@ -25,8 +25,20 @@ _COLOURS = {
     "paused": "yellow",
     "pending": "yellow",
 }
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _MEASURED = 200
 """Rows after which the widths of columns are settled, so that a long list comes as it is read."""
+
+
+class _Styled(str):
+    """A text with colours of our own in it."""
+
+    __slots__ = ()
+
+
+def plain(text: str) -> str:
+    """A text from elsewhere as the terminal may see it: it must not move the cursor, nor do worse."""
+    return _CONTROLS.sub(" ", text)
 
 
 def print_json(value: Any) -> None:
@@ -58,13 +70,12 @@ def print_facts(facts: Mapping[str, Any]) -> None:
     width = max((len(name) for name in facts), default=0)
     for name, value in facts.items():
         if value not in (None, "", {}, []):
-            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            click.echo(f"{click.style(name.ljust(width), dim=True)}  {text}")
+            click.echo(f"{click.style(name.ljust(width), dim=True)}  {_text(value)}")
 
 
 def shown_status(status: str) -> str:
     """A status in its colour."""
-    return click.style(status, fg=_COLOURS.get(status))
+    return _Styled(click.style(plain(status), fg=_COLOURS.get(status)))
 
 
 def shown_time(at: str | None) -> str:
@@ -73,9 +84,10 @@ def shown_time(at: str | None) -> str:
 
 
 def _text(cell: Any) -> str:
-    if cell is None:
-        return ""
-    return cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False)
+    if cell is None or isinstance(cell, _Styled):
+        return cell or ""
+    text = cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False)
+    return plain(text).replace("\n", " ").replace("\t", " ")
 
 
 def _width(cell: str) -> int:
@@ -85,8 +97,6 @@ def _width(cell: str) -> int:
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     parts = [cell + " " * (width - _width(cell)) for cell, width in zip(cells, widths, strict=True)]
     line = "  ".join(parts).rstrip()
-    # What a value brings along must not move the cursor.
-    line = re.sub(r"[\x00-\x1a\x1c-\x1f\x7f]", " ", line)
     # Who reads from a pipe wants all of it.
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else len(line)
     return line if _width(line) <= room else line[: room - 1 + len(line) - _width(line)] + "…"

@@ -7,9 +7,10 @@ from typing import Any
 import click
 
 from rune.cli.command import Command, say
-from rune.cli.remote import Remote, path, with_remote
+from rune.cli.remote import Refused, Remote, path, with_remote
 from rune.cli.source import read_file
 from rune.cli.tables import print_json, print_rows, shown_time
+from rune.core.errors import RuneError
 
 __all__ = ["command"]
 
@@ -67,7 +68,7 @@ def push(
     if note is not None:
         body["note"] = note
     if workflow is None:
-        one = remote.post(path("workflows"), body)
+        one = _created(remote, body)
     else:
         known = remote.get(path("workflows", workflow))
         one = remote.put(path("workflows", workflow), {**body, "version": known["version"]})
@@ -75,6 +76,15 @@ def push(
         print_json(one)
     else:
         click.echo(f"{one['id']}  version {one['version']}")
+
+
+def _created(remote: Remote, body: dict[str, Any]) -> Any:
+    try:
+        return remote.post(path("workflows"), body)
+    except Refused as refused:
+        if refused.problem.get("code") == "EXISTS":
+            raise RuneError(f"{refused}; with --id this file becomes a new version of it") from refused
+        raise
 
 
 @command.command("versions", cls=Command)
@@ -115,14 +125,20 @@ def diff(remote: Remote, as_json: bool, workflow: str, old: int, new: int) -> No
 @command.command("publish", cls=Command)
 @click.argument("workflow")
 @click.option("--version", type=int, help="Another version than the latest.")
+@click.option("--none", "nothing", is_flag=True, help="Take back what is published.")
 @with_remote
-def publish(remote: Remote, as_json: bool, workflow: str, version: int | None) -> None:
+def publish(remote: Remote, as_json: bool, workflow: str, version: int | None, nothing: bool) -> None:
     """Let triggers and new executions use a version."""
+    if nothing and version is not None:
+        raise click.UsageError("--none takes back what is published: it goes with no --version")
+    if not nothing and version is None:
+        version = remote.get(path("workflows", workflow))["version"]
     one = remote.post(path("workflows", workflow, "publish"), {"version": version})
     if as_json:
         print_json(one)
     else:
-        click.echo(f"{one['id']}  version {one['published']} is published")
+        said = "no version" if one["published"] is None else f"version {one['published']}"
+        click.echo(f"{one['id']}  {said} is published")
 
 
 @command.command("export", cls=Command)

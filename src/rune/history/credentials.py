@@ -16,6 +16,7 @@ from rune.core.errors import InfrastructureError
 from rune.credentials import CredentialsError
 from rune.history.audit import Entry
 from rune.history.database import Database, Row, Statement
+from rune.history.migrating import migrate
 from rune.history.paging import Page, after, paged
 from rune.history.vault import Vault, WrongKey, load_vault
 from rune.settings import Settings
@@ -190,8 +191,20 @@ async def open_source(database: Database, settings: Settings) -> StoredCredentia
     vault = load_vault(settings)
     if vault is None:
         return None
+    if not await _has_vault(database):
+        # A worker may be there before the first master.
+        await migrate(database)
     await _verified(database, vault)
     return StoredCredentials(CredentialStore(database, vault))
+
+
+async def _has_vault(database: Database) -> bool:
+    """Whether the tables that credentials need have been made."""
+    found = {
+        "sqlite": "SELECT 1 AS found FROM sqlite_master WHERE name = 'vault'",
+        "postgres": "SELECT 1 AS found WHERE to_regclass('vault') IS NOT NULL",
+    }
+    return await database.fetch_one(found[database.dialect]) is not None
 
 
 async def _verified(database: Database, vault: Vault) -> bytes | None:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from rune.core.errors import ErrorInfo
 from rune.history.database import Database
-from rune.history.paging import Page, after, paged
+from rune.history.paging import Page, after, cursor_after, paged
 
 __all__ = ["Event", "Events", "packed"]
 
@@ -19,6 +19,8 @@ _SMALL = 1024
 """Bytes up to which a segment is not worth compressing."""
 _SEGMENTS = 20
 """Segments that are read at a time."""
+_LOOKED_AT = 10_000
+"""Events after which a page ends even if few of them, or none, are wanted."""
 
 
 class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -70,9 +72,13 @@ class Events:
         node: str | None = None,
         step: str | None = None,
     ) -> Page[Event]:
-        """Events in the order in which they became known, after a page or after a number."""
+        """Events in the order in which they became known, after a page or after a number.
+
+        A page of those of one node or step may have fewer than `limit`, or none, and go on.
+        """
         if cursor is not None:
             (after_seq,) = after(cursor, int)
+        last_seq = after_seq + _LOOKED_AT
         found: list[Event] = []
         while len(found) <= limit:
             rows = await self._database.fetch(
@@ -87,6 +93,8 @@ class Events:
                 after_seq = row["last_seq"]
             if len(rows) < _SEGMENTS:
                 break
+            if after_seq >= last_seq and len(found) <= limit:
+                return Page(found, cursor_after(after_seq))
         return paged(found, limit, lambda event: (event.seq,))
 
 

@@ -199,7 +199,7 @@ class Executions:
         return bool(advanced)
 
     async def delete(self, id: str) -> bool:
-        """Forget an execution that has ended; False if it has not, or is not there."""
+        """Forget an execution that has ended; False if it has not, is not there, or is being redriven."""
         return bool(await forget(self._database, [id]))
 
     # --- several ---

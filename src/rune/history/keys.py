@@ -57,6 +57,12 @@ class Sessions:
         row = await self._database.fetch_one(_SESSION, hash, now - self._longest, now - self._idle)
         return await self._seen(row, now) if row else None
 
+    async def lives(self, hash: str) -> bool:
+        """Whether a session has not ended; to ask is no use of it."""
+        now = self._clock()
+        row = await self._database.fetch_one(_SESSION, hash, now - self._longest, now - self._idle)
+        return row is not None
+
     async def _seen(self, row: Row, now: float) -> Bearer:
         if row["seen_at"] < now - min(_TOUCH, self._idle / 10):
             await self._database.write(
@@ -148,6 +154,10 @@ class Tokens:
             )
         return Bearer(row["id"], row["account_id"], row["name"], min(row["role"], row["account_role"]))
 
+    async def lives(self, id: str) -> bool:
+        """Whether a token was neither revoked nor has expired, and its account is not disabled."""
+        return await self._database.fetch_one(_LIVING_TOKEN, id, self._clock()) is not None
+
 
 def _token(row: Row) -> Token:
     return Token(**{name: row[name] for name in Token.__struct_fields__})
@@ -169,8 +179,10 @@ SELECT token.id, token.name, account_id, account.name AS account, token.role, to
     used_at
 FROM token JOIN account ON account.id = token.account_id
 """
-_FIND_TOKEN = """
+_TOKEN = """
 SELECT token.id, token.used_at, token.role, account_id, account.name, account.role AS account_role
 FROM token JOIN account ON account.id = token.account_id
-WHERE hash = $1 AND (expires_at IS NULL OR expires_at > $2) AND account.disabled = 0
+WHERE (expires_at IS NULL OR expires_at > $2) AND account.disabled = 0
 """
+_FIND_TOKEN = f"{_TOKEN} AND hash = $1"
+_LIVING_TOKEN = f"{_TOKEN} AND token.id = $1"

@@ -11,7 +11,7 @@ import msgspec
 
 from rune.core.errors import RuneError
 
-__all__ = ["BadCursor", "Page", "after", "paged"]
+__all__ = ["BadCursor", "Page", "after", "cursor_after", "paged"]
 
 T = TypeVar("T")
 
@@ -32,8 +32,12 @@ def paged(found: Sequence[T], limit: int, key: Callable[[T], Sequence[Any]]) -> 
     """A page out of one thing more than it may hold, each with its place in the order."""
     if len(found) <= limit:
         return Page(list(found))
-    data = msgspec.json.encode(list(key(found[limit - 1])))
-    return Page(list(found[:limit]), base64.urlsafe_b64encode(data).decode().rstrip("="))
+    return Page(list(found[:limit]), cursor_after(*key(found[limit - 1])))
+
+
+def cursor_after(*place: Any) -> str:
+    """The cursor of a page that goes on after this place in the order."""
+    return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
 
 
 def after(cursor: str, *types: type) -> tuple[Any, ...]:

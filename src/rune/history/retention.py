@@ -25,6 +25,9 @@ _TABLES = {
     "history_split": "execution_id, barrier",
     "history_node": "execution_id, node_id",
 }
+# What stands of it is being read, to begin another one with.
+_NOT_READ = """NOT EXISTS (SELECT 1 FROM history_execution c WHERE c.parent = history_execution.id
+    AND c.status = 'pending' AND c.trigger IN ('redrive', 'fork'))"""
 _DEFINITIONS = """DELETE FROM definition WHERE hash IN (
     SELECT hash FROM definition d WHERE used_at < $1
         AND NOT EXISTS (SELECT 1 FROM workflow_version v WHERE v.hash = d.hash)
@@ -33,10 +36,14 @@ _DEFINITIONS = """DELETE FROM definition WHERE hash IN (
 
 
 async def forget(database: Database, executions: Sequence[str]) -> int:
-    """Delete executions that have ended, and all that is known of them; how many there were."""
+    """Delete executions that have ended, and all that is known of them; how many there were.
+
+    One of which another is being made by a redrive or a fork is left until that one runs.
+    """
     where = Conditions()
     where.one_of("id", list(executions))
     where.add("ended_at IS NOT NULL")
+    where.add(_NOT_READ)
     ended = f"SELECT id FROM history_execution WHERE {where}"
     for table, key in _TABLES.items():
         some = f"SELECT {key} FROM {table} WHERE execution_id IN ({ended}) LIMIT {_ROWS}"
@@ -64,8 +71,9 @@ class Retention:
                 "SELECT id FROM history_execution WHERE ended_at < $1 ORDER BY ended_at LIMIT $2",
                 *(before, _AT_A_TIME),
             )
-            total += await forget(self._database, [row["id"] for row in rows])
-            if len(rows) < _AT_A_TIME:
+            forgotten = await forget(self._database, [row["id"] for row in rows])
+            total += forgotten
+            if len(rows) < _AT_A_TIME or not forgotten:
                 break
         unused = Statement(_DEFINITIONS, [(self._clock() - _UNUSED, _ROWS)])
         while len((await self._database.write(unused))[0]) == _ROWS:

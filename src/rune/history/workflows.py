@@ -113,6 +113,10 @@ class Workflows:
         row = await self._database.fetch_one(_WORKFLOW + "w.id = $1", id)
         return _workflow(row) if row else None
 
+    async def is_taken(self, id: str) -> bool:
+        """Whether there is a workflow of this id, or was."""
+        return await self._database.fetch_one("SELECT 1 AS found FROM workflow WHERE id = $1", id) is not None
+
     async def called(self, name: str) -> StoredWorkflow | None:
         """The workflow of this id, else the one of this name; DefinitionError if there are two."""
         found = await self.get(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+from rune.core.errors import DefinitionError
 from rune.core.ids import content_hash
 from rune.core.registry import Registry
 from rune.core.workflow import Workflow
@@ -31,6 +32,13 @@ class Flows:
         else:
             self._kept.move_to_end(hash)
         return flow
+
+    def flow_or_none(self, definition: bytes) -> Workflow | None:
+        """The same for who only looks: None where a node type that it needs is not installed any more."""
+        try:
+            return self.flow(definition)
+        except DefinitionError:
+            return None
 
     def keep(self, flow: Workflow, hash: str) -> None:
         """Remember one that has just been compiled."""

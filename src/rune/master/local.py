@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
 from rune import __version__
+from rune.core.errors import InfrastructureError
 from rune.core.holding import Member
 from rune.core.messages import CompletionMessage, NodeStatusMessage
 from rune.embedded import Embedded
@@ -20,6 +21,8 @@ __all__ = ["Local"]
 
 _MANY = 20_000
 """Statuses that may wait to be stored; then no Tasks are taken until half of them are."""
+_MANY_BYTES = 64 << 20
+"""The same for the values that they refer to."""
 
 
 class Local(Steering):
@@ -32,7 +35,9 @@ class Local(Steering):
         self._waiting: list[NodeStatusMessage] = []
         self._taken: list[list[NodeStatusMessage]] = []
         """Batches in somebody's hands."""
-        self._unstored = 0
+        self._unstored = self._weight = 0
+        self._read: dict[tuple[str, str], asyncio.Task[dict[str, bytes]]] = {}
+        """Values that statuses refer to, by execution and hash: State forgets them with their execution."""
         self._more, self._end = asyncio.Event(), asyncio.Event()
         self._ended: dict[str, CompletionMessage] = {}
         """Completions that are not acknowledged."""
@@ -51,14 +56,38 @@ class Local(Steering):
         self._engine.paused -= {execution}
         return await super().resume(execution)
 
+    async def values(self, execution: str, hashes: Sequence[str]) -> dict[str, bytes]:
+        """See `Runtime.values`."""
+        found: dict[str, bytes] = {}
+        for hash in hashes:
+            reading = self._read.get((execution, hash))
+            if reading is None:
+                continue
+            try:
+                # Whoever is stopped meanwhile is not the only one to ask.
+                found |= await asyncio.shield(reading)
+            except InfrastructureError:
+                self._read.pop((execution, hash), None)
+                raise
+        rest = [hash for hash in hashes if hash not in found]
+        return {**found, **(await super().values(execution, rest) if rest else {})}
+
     # --- listening ---
 
     def _listen(self, statuses: Sequence[NodeStatusMessage]) -> None:
         self._waiting += statuses
         self._unstored += len(statuses)
+        for status in statuses:
+            if status.output_ref is not None:
+                self._weight += status.output_ref.size
+                self._read_early(status.execution_id, status.output_ref.hash)
         self._more.set()
-        if self._unstored > _MANY:
+        if self._unstored > _MANY or self._weight > _MANY_BYTES:
             self._embedded.taking.clear()
+
+    def _read_early(self, execution: str, hash: str) -> None:
+        reading = super().values(execution, [hash])
+        self._read[execution, hash] = asyncio.create_task(reading)
 
     async def statuses(self) -> AsyncIterator[StatusBatch]:
         """All that were told since the last batch, first those that somebody before did not get done with."""
@@ -76,7 +105,11 @@ class Local(Steering):
         if any(batch is taken for taken in self._taken):
             self._taken = [taken for taken in self._taken if taken is not batch]
             self._unstored -= len(batch)
-        if self._unstored <= _MANY // 2:
+            for status in batch:
+                if status.output_ref is not None:
+                    self._weight -= status.output_ref.size
+                    self._read.pop((status.execution_id, status.output_ref.hash), None)
+        if self._unstored <= _MANY // 2 and self._weight <= _MANY_BYTES // 2:
             self._embedded.taking.set()
 
     def _hear(self, completion: CompletionMessage) -> None:

@@ -8,38 +8,42 @@ from rune.core.workflow import Workflow
 from rune.history import History
 from rune.history.asking import Conditions
 from rune.history.events import Event
-from rune.history.paging import Page, after, paged
+from rune.history.paging import Page, after, cursor_after, paged
 from rune.master.taxonomy import Taxonomy
 
-__all__ = ["is_playbook", "list_projected"]
+__all__ = ["list_projected"]
 
-
-def is_playbook(flow: Workflow) -> bool:
-    """Whether a workflow was written as a playbook."""
-    return any(node.type.name.startswith("playbook.") for node in flow.nodes.values())
+_AT_A_TIME = 1_000
+"""Events of the engine that are read at a time."""
+_LOOKED_AT = 10_000
+"""Events of the engine after which a page ends even if little of them, or nothing, is told."""
 
 
 async def list_projected(
     history: History, execution: str, flow: Workflow, *, cursor: str | None, limit: int, node: str | None
 ) -> Page[Event]:
-    """Events as the playbook tells them; a page may end in the middle of what one of the engine told."""
+    """Events as the playbook tells them; a page may end in the middle of what one of the engine told.
+
+    One of the events of one node may have fewer than `limit`, or none, and go on.
+    """
     seq, part = after(cursor, int, int) if cursor is not None else (0, 0)
     types = {id: one.type.name for id, one in flow.nodes.items()}
     found: list[tuple[Event, int]] = []
     if part:
         # Some of what the last one told is still to be told.
         seq -= 1
-    while len(found) <= limit:
-        page = await history.events.list(execution, after_seq=seq, limit=limit)
+    last, more = seq + _LOOKED_AT, True
+    while more and seq < last and len(found) <= limit:
+        page = await history.events.list(execution, after_seq=seq, limit=_AT_A_TIME)
         taxonomy = Taxonomy(types, await _keys(history, execution, page.items))
         for event in page.items:
             told = [one for one in taxonomy.told(event) if node is None or one.node == node]
             found += [(one, at) for at, one in enumerate(told[part:], part + 1)]
             seq, part = event.seq, 0
-        if page.next is None:
-            break
+        more = page.next is not None
     pairs = paged(found, limit, lambda pair: (pair[0].seq, pair[1]))
-    return Page([event for event, _ in pairs.items], pairs.next)
+    next = cursor_after(seq, 0) if more and len(found) <= limit else pairs.next
+    return Page([event for event, _ in pairs.items], next)
 
 
 async def _keys(history: History, execution: str, events: Sequence[Event]) -> dict[tuple[str, int], str]:

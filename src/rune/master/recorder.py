@@ -12,7 +12,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from rune.core.errors import InfrastructureError, RuneError
-from rune.core.messages import CompletionMessage, NodeStatusMessage
+from rune.core.messages import CompletionMessage, NodeStatusMessage, Sets
 from rune.core.playbook.references import results_in
 from rune.history import History
 from rune.history.recording import News
@@ -112,6 +112,8 @@ class Recorder:
             elif message.output is not None:
                 hashes = results_in(bytes(message.output))
                 weight += len(bytes(message.output))
+            if message.sets is not None:
+                hashes = (*hashes, *_named(message.sets))
             if hashes:
                 refs.setdefault(message.execution_id, {}).update(dict.fromkeys(hashes))
         values: dict[tuple[str, str], bytes] = {}
@@ -224,6 +226,13 @@ class Recorder:
             _log.warning("%d messages were not recorded", self._held)
         self._waiting.clear()
         self._held = self._weight = 0
+
+
+def _named(sets: Sets) -> Iterable[str]:
+    """The values that variables are stored in, or refer to."""
+    if sets.ref is not None:
+        return (sets.ref.hash,)
+    return results_in(bytes(sets.values)) if sets.values is not None else ()
 
 
 async def _nothing() -> None:

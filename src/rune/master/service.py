@@ -94,6 +94,7 @@ class Master:
         try:
             yield
         finally:
+            await self.starter.close()
             await self._settle()
             for loop in loops:
                 loop.cancel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from msgspec import Raw
@@ -16,11 +17,15 @@ from rune.history.grouping import Grouped
 from rune.master.metrics import Metrics
 from rune.master.runtime import Runtime, Seeds
 
-__all__ = ["NOTHING", "Starter"]
+__all__ = ["NOTHING", "PROMPT", "Starter"]
+
+_log = logging.getLogger("rune.master")
 
 NOTHING = Raw(b"{}")
 """The input of an execution that was given none."""
 
+PROMPT = 1.0
+"""Seconds that whoever asks for an execution with many seeds waits for its start."""
 _MARK = 1.0
 """Seconds between two looks for executions that were started and are still marked as pending."""
 _MANY = 500
@@ -40,24 +45,57 @@ class Starter:
         # asked may have gone; then it is started later, as what was stored and never started.
         self._storing = Grouped(history.executions.create_all, _TOGETHER)
         self._launched: list[str] = []
+        self._sowing: set[asyncio.Task[None]] = set()
+        """Starts that take longer than whoever asked for them waits."""
         self.also: Callable[[Workflow, str], Awaitable[Mapping[str, Raw]]] | None = None
         """What else an execution is given to start with."""
 
-    async def start(self, flow: Workflow, new: NewExecution, seeds: Seeds = ()) -> Execution:
+    async def start(self, flow: Workflow, new: NewExecution) -> Execution:
         """Store an execution and start it."""
+        execution, begun = await self._stored(new)
+        if not begun:
+            await self.launch(flow, execution)
+            self._metrics.started.labels(execution.trigger).inc()
+        return execution
+
+    async def sow(self, flow: Workflow, new: NewExecution, seeds: Seeds) -> Execution:
+        """Store an execution and start it with what is known of it, which may go on after this.
+
+        Whatever becomes of that, the execution is stored: what is not started then is started again.
+        """
+        execution, begun = await self._stored(new)
+        if begun:
+            return execution
+        sowing = asyncio.create_task(self.launch(flow, execution, seeds))
+        self._sowing.add(sowing)
+        sowing.add_done_callback(self._sown)
+        self._metrics.started.labels(execution.trigger).inc()
+        done, _ = await asyncio.wait([sowing], timeout=PROMPT)
+        if done:
+            sowing.result()
+        return execution
+
+    def _sown(self, sowing: asyncio.Task[None]) -> None:
+        self._sowing.discard(sowing)
+        error = None if sowing.cancelled() else sowing.exception()
+        if error is not None:
+            _log.warning("an execution was not started: %s; it will be", error)
+
+    async def close(self) -> None:
+        """Leave off what has not been started to whoever finds it."""
+        for sowing in (several := list(self._sowing)):
+            sowing.cancel()
+        await asyncio.gather(*several, return_exceptions=True)
+
+    async def _stored(self, new: NewExecution) -> tuple[Execution, bool]:
+        """An execution as it is stored, and whether a try before this one has begun it."""
         try:
-            execution = await self._storing.ask(new)
+            return await self._storing.ask(new), False
         except ConflictError:
             known = await self._executions.get(new.id)
             if known is None:
                 raise
-            if known.status != "pending":
-                # A try before this one came further.
-                return known
-            execution = known
-        await self.launch(flow, execution, seeds)
-        self._metrics.started.labels(execution.trigger).inc()
-        return execution
+            return known, known.status != "pending"
 
     async def launch(self, flow: Workflow, execution: Execution, seeds: Seeds = ()) -> None:
         """Start an execution that is stored."""

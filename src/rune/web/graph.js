@@ -16,12 +16,15 @@ export function state(counts) {
   return "";
 }
 
+// An id may be a name that every object has, such as `constructor`.
+const key = (id) => `=${id}`;
+
 function placed(graph) {
   const drawing = new Graph({ multigraph: true });
   drawing.setGraph({ rankdir: "LR", nodesep: 28, ranksep: 56, marginx: MARGIN, marginy: MARGIN });
   drawing.setDefaultEdgeLabel(() => ({}));
-  for (const node of graph.nodes) drawing.setNode(node.id, { width: WIDTH, height: HEIGHT });
-  for (const edge of graph.edges) drawing.setEdge(edge.source, edge.target, {}, edge.id);
+  for (const node of graph.nodes) drawing.setNode(key(node.id), { width: WIDTH, height: HEIGHT });
+  for (const edge of graph.edges) drawing.setEdge(key(edge.source), key(edge.target), {}, edge.id);
   layout(drawing);
   return drawing;
 }
@@ -31,13 +34,13 @@ export function Drawing({ graph, counts, chosen, onChoose, now }) {
   const drawing = useMemo(() => placed(graph), [graph]);
   const { width, height } = drawing.graph();
   return html`<div class="graph"><svg width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`}
-      role="img" aria-label="The workflow's graph">
+      role="group" aria-label="The workflow's graph">
     <defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">
       <path d="M0 0L8 4L0 8z" fill="currentColor" class="soft" /></marker></defs>
     ${graph.edges.map((edge) => html`<${Arrow} key=${edge.id} edge=${edge}
-      points=${drawing.edge(edge.source, edge.target, edge.id).points} />`)}
-    ${graph.nodes.map((node) => html`<${Box} key=${node.id} node=${node} place=${drawing.node(node.id)}
-      counts=${counts[node.id]} chosen=${chosen === node.id} onChoose=${onChoose} now=${now} />`)}
+      points=${drawing.edge(key(edge.source), key(edge.target), edge.id).points} />`)}
+    ${graph.nodes.map((node) => html`<${Box} key=${node.id} node=${node} place=${drawing.node(key(node.id))}
+      counts=${Object.hasOwn(counts, node.id) ? counts[node.id] : undefined} chosen=${chosen === node.id} onChoose=${onChoose} now=${now} />`)}
   </svg></div>`;
 }
 
@@ -57,8 +60,13 @@ function Box({ node, place, counts, chosen, onChoose, now }) {
   const left = place.x - WIDTH / 2;
   const top = place.y - HEIGHT / 2;
   const numbers = SHOWN.filter((name) => counts?.[name]);
+  const choose = (event) => {
+    if (event.key !== "Enter" && event.key !== " ") return;
+    event.preventDefault();
+    onChoose(node.id);
+  };
   return html`<g class=${`node ${at}${chosen ? " chosen" : ""}`} data-node=${node.id} tabindex="0"
-      onClick=${() => onChoose(node.id)} onKeyDown=${(event) => event.key === "Enter" && onChoose(node.id)}>
+      role="button" aria-pressed=${chosen ? "true" : "false"} onClick=${() => onChoose(node.id)} onKeyDown=${choose}>
     <title>${node.name} (${node.type})</title>
     <rect class="box" x=${left} y=${top} width=${WIDTH} height=${HEIGHT} rx="8" />
     <text x=${left + 10} y=${top + 20}>${short(node.name, 22)}</text>

@@ -6,7 +6,13 @@ import { List } from "./list.js";
 
 function shown() {
   const [, kind, id] = location.hash.split("/");
-  return kind === "executions" && id ? decodeURIComponent(id) : null;
+  if (kind !== "executions" || !id) return null;
+  try {
+    return decodeURIComponent(id);
+  } catch {
+    // Not written by us: let the server say that there is no such thing.
+    return id;
+  }
 }
 
 function Page() {

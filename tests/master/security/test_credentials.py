@@ -350,3 +350,20 @@ async def test_a_definition_that_is_refused_leaves_no_credential(api: Api) -> No
         assert answer.status == 422
         assert not seen_in(answer.data.decode())
     assert (await api.get("/api/credentials")).json["items"] == []
+
+
+async def test_a_change_that_is_refused_leaves_the_credential_as_it_was(api: Api) -> None:
+    flow = calling("http://x")
+    assert (await api.post("/api/workflows", {"definition": flow})).status == 201
+    await api.post("/api/credentials", {"id": "web", "data": {"token": CANARY}})
+    flow["nodes"][0]["credentials"] |= {"values": {"token": "another-one"}}
+    (await api.put("/api/workflows/calls-web", {"definition": flow, "version": 7})).problem(
+        409, "VERSION_MISMATCH"
+    )
+    (await api.put("/api/workflows/calls-nobody", {"definition": flow, "version": 1})).problem(
+        404, "NOT_FOUND"
+    )
+    (await api.post("/api/workflows", {"definition": flow})).problem(409, "EXISTS")
+    await api.delete("/api/workflows/calls-web")
+    (await api.post("/api/workflows", {"definition": flow})).problem(409, "DELETED")
+    assert (await api.get("/api/credentials/web")).json["version"] == 1

@@ -9,12 +9,14 @@ from fastapi import APIRouter, Query, Request, Response
 from msgspec.structs import asdict
 from starlette.responses import StreamingResponse
 
+from rune.core.workflow import Workflow
+from rune.formats.linking import is_playbook
 from rune.history.asking import Conditions
 from rune.history.events import Event as Happening
 from rune.master.answering import answer, iso, listed
 from rune.master.paging import DEFAULT_LIMIT, After, Limit, sealed, unsealed
 from rune.master.problems import answers, conflict
-from rune.master.projection import is_playbook, list_projected
+from rune.master.projection import list_projected
 from rune.master.results import streamed_result
 from rune.master.routes.executions import existing
 from rune.master.schemas import ExecutionId, Page
@@ -65,7 +67,7 @@ async def explain_execution(request: Request, id: ExecutionId) -> Response:
     master: Master = request.app.state.master
     execution = await existing(master, id)
     definition = await master.history.executions.definition(id)
-    flow = None if definition is None else master.flows.flow(definition.encode())
+    flow = None if definition is None else master.flows.flow_or_none(definition.encode())
     found = await why(master.history, master.runtime, execution, flow)
     return answer(
         {
@@ -85,16 +87,26 @@ async def list_events(
     limit: Limit = DEFAULT_LIMIT,
     after: After = None,
 ) -> Response:
-    """Everything that happened, in the order in which it became known."""
+    """Everything that happened, in the order in which it became known.
+
+    A page of one node's events may be short, or empty, and have a `next`.
+    """
     master: Master = request.app.state.master
     definition = await master.history.executions.definition(id) if view != "engine" else None
-    flow = None if definition is None else master.flows.flow(definition.encode())
-    if flow is None or not is_playbook(flow):
+    flow = None if definition is None else _playbook(master, definition)
+    if flow is None:
         items, next = await _happenings(request, id, node, limit, after, "events")
         return listed(map(_event, items), next)
     cursor = unsealed("playbook events", after)
     page = await list_projected(master.history, id, flow, cursor=cursor, limit=limit, node=node)
     return listed(map(_event, page.items), sealed("playbook events", page.next))
+
+
+def _playbook(master: Master, definition: str) -> Workflow | None:
+    """What a playbook became; None of a graph, and of a playbook that cannot be compiled here any more."""
+    if not is_playbook(msgspec.json.decode(definition)):
+        return None
+    return master.flows.flow_or_none(definition.encode())
 
 
 @router.get("/logs", response_model=Page[LogLine], responses=answers(404))
@@ -105,10 +117,14 @@ async def list_log_lines(
     limit: Limit = DEFAULT_LIMIT,
     after: After = None,
 ) -> Response:
-    """The same to be read by people, one line each; what log nodes wrote is among them."""
+    """The events to be read by people, one line each; what log nodes wrote is among them.
+
+    A page of one node's lines may be short, or empty, and have a `next`.
+    """
     items, next = await _happenings(request, id, node, limit, after, "logs")
     written = await _written(request.app.state.master, id, items)
-    return listed([_line(event, written.get(event.step)) for event in items], next)
+    told = [_line(event, written.get(event.step) if event.kind == "success" else None) for event in items]
+    return listed(told, next)
 
 
 async def _happenings(
@@ -124,9 +140,8 @@ async def _happenings(
 async def _written(master: Master, id: str, events: list[Happening]) -> dict[str, dict[str, str]]:
     """What log nodes wrote, by step."""
     definition = await master.history.executions.definition(id)
-    if definition is None:
-        return {}
-    nodes = master.flows.flow(definition.encode()).nodes
+    flow = None if definition is None else master.flows.flow_or_none(definition.encode())
+    nodes = {} if flow is None else flow.nodes
     steps = [
         event.step
         for event in events

@@ -160,8 +160,9 @@ async def delete_execution(request: Request, id: ExecutionId) -> Response:
     """Forget an execution that has ended, and everything in it."""
     master: Master = request.app.state.master
     if not await master.history.executions.delete(id):
-        await existing(master, id)
-        raise conflict("NOT_ENDED", "only an execution that has ended can be deleted; cancel it first")
+        if (await existing(master, id)).ended_at is None:
+            raise conflict("NOT_ENDED", "only an execution that has ended can be deleted; cancel it first")
+        raise conflict("BEING_READ", "another one is being made of it; delete it when that one runs")
     await audit(request, "execution.delete", id)
     return Response(status_code=204)
 

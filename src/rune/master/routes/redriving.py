@@ -94,7 +94,7 @@ async def _made(
             parent, wish, flow, version=version, input=given, created_by=author
         )
         new = msgspec.structs.replace(prepared.new, id=f"exec_{identity[:20]}")
-        return await master.starter.start(flow, new, redriving.seeds(parent.id, prepared.wish, flow))
+        return await master.starter.sow(flow, new, redriving.seeds(parent.id, prepared.wish, flow))
     except RedriveError as error:
         raise conflict("CANNOT_REDRIVE", str(error)) from None
 

@@ -13,7 +13,7 @@ from rune.master.answering import answer, iso, listed
 from rune.master.inspection import Inspected, inspect
 from rune.master.paging import DEFAULT_LIMIT, After, Limit, sealed, unsealed
 from rune.master.problems import answers, not_found
-from rune.master.results import read_value
+from rune.master.results import find_value
 from rune.master.routes.details import NodeQuery
 from rune.master.routes.executions import existing
 from rune.master.schemas import ExecutionId, ItemState, Page, StepStatus
@@ -71,9 +71,12 @@ async def read_step(request: Request, id: ExecutionId, step: StepId) -> Response
         raise not_found(f"step of {id!r}", step)
     execution = await existing(master, id)
     definition = await master.history.executions.definition(id)
-    seen = Inspected(exact=False, notes=("the definition that the execution runs is not known",))
-    if definition is not None:
-        seen = await inspect(master.history, execution, master.flows.flow(definition.encode()), record)
+    flow = None if definition is None else master.flows.flow_or_none(definition.encode())
+    if flow is None:
+        known = "is not known" if definition is None else "cannot be compiled here any more"
+        seen = Inspected(exact=False, notes=(f"the definition that the execution runs {known}",))
+    else:
+        seen = await inspect(master.history, execution, flow, record)
     return answer(
         {
             **_step(record),
@@ -91,7 +94,9 @@ async def read_step(request: Request, id: ExecutionId, step: StepId) -> Response
 async def _output(master: Master, id: str, record: StepRecord) -> Raw | None:
     output = record.output
     if output is None and record.output_hash is not None:
-        output = Raw(await read_value(master, id, record.output_hash))
+        data = await find_value(master, id, record.output_hash)
+        # Null is also what there is of one that was lost before it could be kept.
+        output = None if data is None else Raw(data)
     # What is left to the next node as a payload has a wrapping that only the engine needs.
     working = (record.details or {}).get("working")
     return unwrapped(output) if working and output is not None else output

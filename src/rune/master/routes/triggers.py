@@ -11,6 +11,7 @@ import msgspec
 from fastapi import APIRouter, Body, Query, Request, Response
 
 from rune.history.triggers import Trigger
+from rune.history.vault import WrongKey
 from rune.master.answering import answer, iso, listed
 from rune.master.limits import JsonRoute
 from rune.master.paging import DEFAULT_LIMIT, After, Limit, sealed, unsealed
@@ -113,7 +114,7 @@ async def change_trigger(
         await _known(request, body.workflow_id)
     if body.version != trigger.version:
         raise _mismatch(trigger.version)
-    kept = triggering.seals.open(trigger) if trigger.sealed else Kept("")
+    kept = _kept(triggering, trigger) if trigger.sealed else Kept("")
     return await _replaced(request, _filled(triggering, trigger, body, kept, time.time()), who, "change")
 
 
@@ -136,7 +137,7 @@ async def rotate_trigger(request: Request, id: TriggerId, who: Editor) -> Respon
     trigger = await _existing(request, id)
     if trigger.kind != "webhook":
         raise conflict("OTHER_KIND", "only a webhook has a URL")
-    kept = msgspec.structs.replace(triggering.seals.open(trigger), token=new_token())
+    kept = msgspec.structs.replace(_kept(triggering, trigger), token=new_token())
     changed = msgspec.structs.replace(
         trigger,
         version=trigger.version + 1,
@@ -190,12 +191,15 @@ async def list_firings(request: Request, id: TriggerId, limit: Limit = DEFAULT_L
     dependencies=[needs(Role.OPERATOR)],
     responses=answers(404),
 )
-async def list_waits(request: Request, id: ExecutionId) -> Response:
+async def list_waits(
+    request: Request, id: ExecutionId, limit: Limit = DEFAULT_LIMIT, after: After = None
+) -> Response:
     """The steps of an execution that wait to be called, with the URLs that end their waits."""
     master: Master = request.app.state.master
     if not await master.history.changes.knows(id):
         raise not_found("execution", id)
     links = _triggering(request).links
+    page = await links.waiting(id, limit=limit, cursor=unsealed("waits", after))
     items = [
         {
             "step": waiting.step,
@@ -204,9 +208,9 @@ async def list_waits(request: Request, id: ExecutionId) -> Response:
             "since": iso(waiting.since),
             "url": await links.link(Resumable(id, step=waiting.step)),
         }
-        for waiting in await links.waiting(id)
+        for waiting in page.items
     ]
-    return listed(items, None)
+    return listed(items, sealed("waits", page.next))
 
 
 # --- what these share ---
@@ -262,6 +266,16 @@ def _filled(
     )
 
 
+def _kept(triggering: Triggering, trigger: Trigger) -> Kept:
+    try:
+        return triggering.seals.open(trigger)
+    except (WrongKey, NoKey):
+        detail = (
+            "what the trigger keeps cannot be read: it is sealed under a key that this master does not have"
+        )
+        raise HttpProblem(503, "NO_KEY", detail) from None
+
+
 def _sealed(triggering: Triggering, kept: Kept, id: str) -> bytes:
     try:
         return triggering.seals.close(kept, id)
@@ -314,8 +328,11 @@ def _shown(triggering: Triggering, trigger: Trigger, who: Principal) -> dict[str
         config = ScheduleConfig.model_validate(trigger.config)
         timetable = _timetable(config, trigger.created_at)
         return shown | timetable | ({} if trigger.enabled else {"next": []})
-    kept = triggering.seals.open(trigger)
-    may = who.role >= Role.OPERATOR
+    try:
+        kept, may = triggering.seals.open(trigger), who.role >= Role.OPERATOR
+    except (WrongKey, NoKey):
+        # While keys are changed, another master may know one that this does not.
+        return shown | {"has_secret": None, "url": None, "test_url": None}
     return shown | {
         "has_secret": bool(kept.secret),
         "url": f"{triggering.address}/webhook/{kept.token}" if may else None,

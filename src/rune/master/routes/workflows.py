@@ -70,17 +70,22 @@ async def create_workflow(
             master.history.workflows, master.registry, definition, body.source, body.format
         )
         flow = compiled.runnable()
-        await keep_credentials(request, carried, who.name)
         named = compiled.format != "graph" or "workflow_id" in compiled.definition
         id = flow.id if named else f"wf_{identity[:20]}"
         draft = drafted(body, compiled, id, who.name)
+        if not await master.history.workflows.is_taken(id):
+            # What is refused leaves no trace.
+            await keep_credentials(request, carried, who.name)
         try:
             stored = await master.history.workflows.create(draft, id)
         except ConflictError:
             existing = await master.history.workflows.get(id)
+            if existing is None:
+                detail = f"a workflow {id!r} was deleted, and its versions stay; give this one another id"
+                raise conflict("DELETED", detail) from None
             # A try before this one may have come as far as here.
-            if idempotency_key is None or existing is None or existing.definition != draft.definition:
-                detail = f"there is, or was, a workflow {id!r}; change it, or give this one another id"
+            if idempotency_key is None or existing.definition != draft.definition:
+                detail = f"there is a workflow {id!r}; change it, or give this one another id"
                 raise conflict("EXISTS", detail) from None
             stored = existing
         await audit(request, "workflow.create", id)
@@ -130,8 +135,10 @@ async def change_workflow(
     )
     compiled.runnable()
     changed = await _changed_version(request, id, body, if_match)
-    await keep_credentials(request, carried, who.name)
     try:
+        if (current := await existing(request, id)).version != changed:
+            raise VersionMismatch(current.version)
+        await keep_credentials(request, carried, who.name)
         stored = await master.history.workflows.update(id, changed, drafted(body, compiled, id, who.name))
     except VersionMismatch as error:
         raise HttpProblem(412 if if_match else 409, "VERSION_MISMATCH", str(error)) from None

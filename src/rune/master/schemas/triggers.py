@@ -96,8 +96,10 @@ class WebhookView(_View):
 
     kind: Literal["webhook"]
     config: WebhookConfig
-    has_secret: bool
-    url: str | None = Field(description="Where to call it; null for those who may not start executions.")
+    has_secret: bool | None = Field(description="Null where this master does not have the key to tell.")
+    url: str | None = Field(
+        description="Where to call it; null for those who may not start executions, or without the key."
+    )
     test_url: str | None = Field(description="The same for the latest version, published or not.")
 
 

@@ -18,7 +18,7 @@ from rune.master.problems import HttpProblem
 from rune.master.security.auditing import AuditTrail, audit
 from rune.master.security.bearers import PREFIX, digest
 from rune.master.security.headers import SecurityHeaders
-from rune.master.security.origins import Origins
+from rune.master.security.origins import HEADER, Origins
 from rune.master.security.passwords import Passwords
 from rune.master.security.roles import Principal, Role
 from rune.master.security.throttle import Throttle
@@ -91,7 +91,12 @@ class Gate:
                 "name the address people use in RUNE_PUBLIC_URL, and set RUNE_ACCOUNTS=true",
             )
         if not self.origins.is_same(connection, strict=strict):
-            raise HttpProblem(403, "CROSS_ORIGIN", "this comes from another site's page, and is not answered")
+            raise HttpProblem(
+                403,
+                "CROSS_ORIGIN",
+                "this comes from another site's page, or does not say where from, and is not answered; "
+                f"a program with a session sends `{HEADER.title()}: 1`, one with a token need not",
+            )
 
     async def identify(self, connection: HTTPConnection) -> Principal | None:
         """Who makes a request, if anybody that is known."""
@@ -103,6 +108,15 @@ class Gate:
             return _principal(await self.tokens.find(digest(token.strip())), "token") if known else None
         session = connection.cookies.get(self.cookie(connection))
         return _principal(await self.sessions.find(digest(session)), "session") if session else None
+
+    async def still_knows(self, principal: Principal) -> bool:
+        """Whether who was let in would be let in again: for answers that go on for long."""
+        match principal.via:
+            case "session":
+                return await self.sessions.lives(principal.key)
+            case "token":
+                return await self.tokens.lives(principal.key)
+        return True
 
     def is_secure(self, connection: HTTPConnection) -> bool:
         """Whether the browser speaks https to us, or to the proxy before us."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Iterable
 from email import policy
-from email.message import EmailMessage, Message
+from email.message import Message
 from email.parser import BytesParser
 from typing import Any
 from urllib.parse import parse_qsl
@@ -16,6 +17,7 @@ __all__ = ["BadPayload", "plain_headers", "plain_pairs", "read_body"]
 
 _FIELDS = 1000
 """Fields a form may have."""
+_CHARSET = re.compile(r";\s*charset\s*=\s*[\"']?([^\s\"';]+)", re.IGNORECASE)
 
 
 class BadPayload(Exception):
@@ -26,9 +28,7 @@ def read_body(body: bytes, content_type: str) -> Any:
     """A body as a value: JSON and forms as what they hold, text as text, anything else as base64."""
     if not body:
         return None
-    header = EmailMessage(policy.HTTP)
-    header["content-type"] = content_type.replace("\r", "").replace("\n", "") or "application/octet-stream"
-    kind = header.get_content_type()
+    kind = content_type.partition(";")[0].strip().lower() or "application/octet-stream"
     if kind == "application/json" or kind.endswith("+json"):
         return _json(body)
     if kind == "application/x-www-form-urlencoded":
@@ -36,7 +36,8 @@ def read_body(body: bytes, content_type: str) -> Any:
     if kind == "multipart/form-data":
         return _multipart(body, content_type)
     if kind.startswith("text/") or kind in ("application/xml", "application/yaml"):
-        return _text(body, header.get_content_charset() or "utf-8")
+        charset = _CHARSET.search(content_type)
+        return _text(body, charset[1] if charset else "utf-8")
     return _binary(body, kind)
 
 
@@ -74,9 +75,12 @@ def _json(body: bytes) -> Any:
 
 def _text(body: bytes, charset: str) -> str:
     try:
-        return body.decode(charset)
-    except (LookupError, UnicodeDecodeError):
+        text = body.decode(charset)
+        # Some encodings know halves of characters, which cannot be kept.
+        text.encode()
+    except (LookupError, ValueError):
         raise BadPayload(f"the body is not text in {charset[:40]!r}") from None
+    return text
 
 
 def _form(body: bytes) -> dict[str, Any]:
@@ -89,13 +93,17 @@ def _form(body: bytes) -> dict[str, Any]:
 
 def _multipart(body: bytes, content_type: str) -> dict[str, Any]:
     head = f"Content-Type: {content_type}\r\nMIME-Version: 1.0\r\n\r\n".encode()
-    message = BytesParser(policy=policy.HTTP).parsebytes(head + body)
-    parts = message.get_payload()
-    if not message.is_multipart() or not isinstance(parts, list) or message.defects:
-        raise BadPayload("the body is not a form in parts")
-    if len(parts) > _FIELDS:
-        raise BadPayload(f"the form has more than {_FIELDS} fields")
-    return plain_pairs(_field(part) for part in parts if isinstance(part, Message))
+    try:
+        message = BytesParser(policy=policy.HTTP).parsebytes(head + body)
+        parts = message.get_payload()
+        if not message.is_multipart() or not isinstance(parts, list) or message.defects:
+            raise BadPayload("the body is not a form in parts")
+        if len(parts) > _FIELDS:
+            raise BadPayload(f"the form has more than {_FIELDS} fields")
+        return plain_pairs(_field(part) for part in parts if isinstance(part, Message))
+    except (AttributeError, LookupError, ValueError):
+        # The parser reads headers lazily, and some that make no sense break it.
+        raise BadPayload("the headers of the form's parts make no sense") from None
 
 
 def _field(part: Message) -> tuple[str, Any]:

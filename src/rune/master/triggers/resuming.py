@@ -10,6 +10,7 @@ from msgspec import Raw, Struct
 
 from rune.core.workflow import Workflow
 from rune.history.database import Database, Row
+from rune.history.paging import Page, after, paged
 from rune.history.triggers import Triggers
 from rune.master.runtime import Runtime
 from rune.master.triggers.seals import Seals
@@ -75,17 +76,20 @@ class Links:
         """The link for one step, or for what waits at a node."""
         return f"{self._place.address}/resume/{sign(what, await self._signing())}"
 
-    async def waiting(self, execution: str) -> list[Waiting]:
-        """The steps of an execution that wait to be called."""
-        rows = await self._database.fetch(_WAITING, execution, "", "")
-        return [_waiting(row) for row in rows if _is_called(row)]
+    async def waiting(self, execution: str, *, limit: int = 50, cursor: str | None = None) -> Page[Waiting]:
+        """The steps of an execution that wait to be called, the first to do so first."""
+        since, step = after(cursor, float, str) if cursor is not None else (0.0, "")
+        rows = await self._database.fetch(_CALLED, execution, since, step, limit + 1)
+        page = paged(rows, limit, lambda row: (row["started_at"], row["step"]))
+        return Page([_waiting(row) for row in page.items if _is_called(row)], page.next)
 
     async def find(self, token: str, items: Sequence[int]) -> Waiting:
         """What a link is for, right now; `items` are the ones, from the outermost in, that a node is in."""
         what = read_token(token, [await self._signing()])
         if what is None:
             raise UnknownLink
-        rows = await self._database.fetch(_WAITING, what.execution, what.step, what.node)
+        item = _ANYWHERE if what.step else _innermost(items)
+        rows = await self._database.fetch(_WAITING, what.execution, what.step, what.node, item)
         for row in rows:
             if _is_called(row) and (what.step or await self._path(row) == list(items)):
                 return _waiting(row)
@@ -116,8 +120,13 @@ class Links:
         head = await self._database.fetch_one(_ENDED, what.execution)
         if what.step or head is None or head["ended_at"] is not None:
             return True
-        past = await self._database.fetch(_PAST, what.execution, what.node)
+        past = await self._database.fetch(_PAST, what.execution, what.node, _innermost(items))
         return list(items) in [await self._path(row) for row in past]
+
+
+def _innermost(items: Sequence[int]) -> int:
+    """The item that a step itself is in, which leaves few steps of a node to look through."""
+    return items[-1] if items else _OUTSIDE
 
 
 def _is_called(row: Row) -> bool:
@@ -136,14 +145,28 @@ def _waiting(row: Row) -> Waiting:
     )
 
 
-_WAITING = """
-SELECT execution_id, step, node_id, barrier, item_index, started_at, details FROM history_step
+_ANYWHERE, _OUTSIDE = -2, -1
+"""In place of an item's number: any item or none, and none."""
+_OF_ITEM = (
+    """(CAST($N AS BIGINT) = -2 OR ($N = -1 AND barrier = '') OR (barrier <> '' AND item_index = $N))"""
+)
+_COLUMNS = "execution_id, step, node_id, barrier, item_index, started_at, details"
+_CALLED = f"""
+SELECT {_COLUMNS} FROM history_step
+WHERE execution_id = $1 AND status = 'waiting' AND (started_at, step) > ($2, $3)
+    AND details LIKE '%"resume_at":null%'
+ORDER BY started_at, step LIMIT $4
+"""
+_WAITING = f"""
+SELECT {_COLUMNS} FROM history_step
 WHERE execution_id = $1 AND status = 'waiting' AND ($2 = '' OR step = $2) AND ($3 = '' OR node_id = $3)
+    AND {_OF_ITEM.replace("$N", "$4")}
 ORDER BY started_at, step LIMIT 1000
 """
-_PAST = """
+_PAST = f"""
 SELECT execution_id, barrier, item_index FROM history_step
-WHERE execution_id = $1 AND node_id = $2 AND status IN ('success', 'failed') LIMIT 1000
+WHERE execution_id = $1 AND node_id = $2 AND status IN ('success', 'failed')
+    AND {_OF_ITEM.replace("$N", "$3")} LIMIT 1000
 """
 _SPLIT = "SELECT scope, scope_item FROM history_split WHERE execution_id = $1 AND barrier = $2"
 _ENDED = "SELECT ended_at FROM history_execution WHERE id = $1"
