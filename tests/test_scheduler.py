@@ -65,6 +65,17 @@ async def test_a_timer_is_forgotten_only_after_it_was_published(desk: Desk) -> N
     assert (await desk.scheduler.tick(), desk.published()) == (1, ["a"])
 
 
+async def test_a_timer_that_makes_no_sense_does_not_keep_the_others_waiting(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    await desk.state.apply(EXECUTION, [Commit("bad", (), [Arm(Timer("bad", NOW - 1, b"{}"))])])
+    await desk.arm("good", NOW)
+    assert (await desk.scheduler.tick(), desk.published()) == (2, ["good"])
+    assert f"the timer bad of {EXECUTION} makes no sense" in caplog.text
+    assert await desk.scheduler.tick() == 0
+    assert await desk.state.next_due() == NOW + 30, "it is not forgotten"
+
+
 async def test_a_pool_out_of_reach_does_not_keep_the_others_waiting(desk: Desk) -> None:
     for id, pool in (("a", ""), ("lost", "gpu"), ("b", ""), ("c", "tpu")):
         await desk.arm(id, NOW, pool)

@@ -191,6 +191,31 @@ async def test_what_nobody_can_work_on_is_failed_and_dead_lettered_at_once(error
     assert (letter.reason, letter.node, letter.execution) == (str(error), "bad", "exec")
 
 
+async def test_told_of_the_end_that_it_brought_about_it_dead_letters_all_the_same() -> None:
+    """All workers hear of an end, also the one that is about to say why."""
+    desk = Desk()
+    desk.engine.bodies["bad"] = MessageError("no sense")
+    burying, bury = asyncio.Event(), desk.broker.dead_letter
+
+    async def dead_letter(delivery: Delivery, reason: str) -> None:
+        burying.set()
+        await desk.engine.gate.wait()
+        await bury(delivery, reason)
+
+    desk.broker.dead_letter = dead_letter  # type: ignore[method-assign]
+    async with desk.running():
+        await desk.publish("bad")
+        await burying.wait()
+        desk.worker.ended("exec")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        desk.engine.gate.set()
+        await desk.settled()
+        await desk.until(lambda: desk.worker.handled == 1)
+    assert [letter.reason for letter in desk.broker.dead] == ["no sense"]
+    assert desk.worker.dead_lettered == 1
+
+
 async def test_an_unexpected_error_is_tried_again_and_then_dead_lettered() -> None:
     desk = Desk(retry_delays=(0.0, 0.0, 0.0))
     desk.engine.bodies["bad"] = ZeroDivisionError("oh")

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +67,22 @@ async def connect(settings: Settings) -> AsyncIterator[tuple[RabbitBroker, Redis
         yield broker, state
 
 
+@asynccontextmanager
+async def _connected(
+    settings: Settings, stop: asyncio.Future[Any]
+) -> AsyncIterator[tuple[RabbitBroker, RedisState] | None]:
+    """What `connect` gives; None if `stop` comes while it waits for Redis."""
+    async with AsyncExitStack() as stack:
+        connecting = asyncio.ensure_future(stack.enter_async_context(connect(settings)))
+        try:
+            await asyncio.wait({connecting, stop}, return_when=asyncio.FIRST_COMPLETED)
+            connected = connecting.result() if connecting.done() else None
+        finally:
+            connecting.cancel()
+            await asyncio.wait({connecting})
+        yield connected
+
+
 @contextmanager
 def _installed(package: str) -> Iterator[None]:
     """Say how to install a package that is missing."""
@@ -82,19 +98,20 @@ def _installed(package: str) -> Iterator[None]:
 
 
 def _queues(names: Sequence[str]) -> list[str]:
-    """The queues that these names of queues or of pools mean; without any, everybody's."""
+    """The queues that these names of queues or of pools mean, each once; without any, everybody's."""
     from rune.backends.rabbitmq import pool_queue
-    from rune.backends.rabbitmq.topology import TIMEOUT
+    from rune.backends.rabbitmq.topology import EXECUTION, TIMEOUT
 
     queues: list[str] = []
     for name in names or (EVERYBODY,):
+        pool = name.removeprefix(f"{EXECUTION}.")
         try:
-            queues.append(name if name.startswith("workflow.") else pool_queue(name))
+            queues.append(name if name in (EXECUTION, TIMEOUT) else pool_queue(pool))
         except ValueError as error:
             raise SettingsError(str(error)) from error
         if name == EVERYBODY:
             queues.append(TIMEOUT)
-    return queues
+    return list(dict.fromkeys(queues))
 
 
 @asynccontextmanager
@@ -116,7 +133,11 @@ async def _credentials(settings: Settings) -> AsyncIterator[Credentials]:
 async def run_worker(settings: Settings, registry: Registry, stop: Awaitable[object]) -> None:
     """Handle Tasks until `stop`; then take no more, and give back what does not end in time."""
     services = guarded_services(settings.http_allow)
-    async with _credentials(settings) as credentials, connect(settings) as (broker, state):
+    stopping = asyncio.ensure_future(stop)
+    async with _credentials(settings) as credentials, _connected(settings, stopping) as connected:
+        if connected is None:
+            return
+        broker, state = connected
         runner = Runner(settings, time.time, services, credentials)
 
         def compiled(definition: bytes) -> Workflow:
@@ -139,7 +160,7 @@ async def run_worker(settings: Settings, registry: Registry, stop: Awaitable[obj
             async with _observed(settings, broker, state, worker), _listed(settings, state, worker):
                 _log.info("worker ready: %d Tasks at a time", settings.concurrency)
                 await _until(
-                    stop,
+                    stopping,
                     worker.run(),
                     worker.stop,
                     settings.grace + _LAST_WORDS,
@@ -154,11 +175,15 @@ async def run_worker(settings: Settings, registry: Registry, stop: Awaitable[obj
 
 async def run_scheduler(settings: Settings, stop: Awaitable[object]) -> None:
     """Publish what is due until `stop`."""
-    async with connect(settings) as (broker, state):
+    stopping = asyncio.ensure_future(stop)
+    async with _connected(settings, stopping) as connected:
+        if connected is None:
+            return
+        broker, state = connected
         scheduler = Scheduler(state, broker, time.time, lease=min(30.0, settings.lease))
         async with _observed(settings, broker, state, scheduler), present(state.members, "scheduler"):
             _log.info("scheduler ready")
-            await _until(stop, scheduler.run(enduring=True), scheduler.stop, settings.grace)
+            await _until(stopping, scheduler.run(enduring=True), scheduler.stop, settings.grace)
     _log.info("scheduler stopped")
 
 
@@ -254,7 +279,7 @@ async def _for_ever(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 async def _until(
-    stop: Awaitable[object],
+    stop: asyncio.Future[Any],
     main: Coroutine[Any, Any, None],
     end: Callable[[], None],
     patience: float,
@@ -266,9 +291,8 @@ async def _until(
     """
     working = asyncio.ensure_future(main)
     others = [asyncio.ensure_future(each) for each in beside]
-    stopping = asyncio.ensure_future(stop)
     try:
-        await asyncio.wait({working, stopping, *others}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({working, stop, *others}, return_when=asyncio.FIRST_COMPLETED)
         end()
         await asyncio.wait({working}, timeout=patience)
         for each in (working, *others):

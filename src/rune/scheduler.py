@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from rune.core.errors import InfrastructureError
+from rune.core.errors import InfrastructureError, MessageError
 from rune.core.histogram import Histogram
 from rune.core.messages import Task, decode_task
 from rune.core.operations import Timer
@@ -87,7 +87,12 @@ class Scheduler:
         self.claimed += len(timers)
         pools: dict[str, list[tuple[Timer, Task]]] = {}
         for timer in timers:
-            task = decode_task(timer.task)
+            try:
+                task = decode_task(timer.task)
+            except MessageError as nonsense:
+                # It stays claimed, and is heard of again: the others must not wait for it.
+                _log.error("the timer %s of %s makes no sense: %s", timer.id, timer.execution, nonsense)
+                continue
             pools.setdefault(task.pool, []).append((timer, task))
         # A pool that cannot be reached must not keep the others waiting.
         ends = await asyncio.gather(*map(self._publish, pools.values()), return_exceptions=True)

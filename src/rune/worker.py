@@ -81,6 +81,8 @@ class Worker:
         self._slots = asyncio.Semaphore(settings.concurrency)
         self._resting: set[asyncio.Task[None]] = set()
         """Deliveries that only wait for other executions, and have given their slot back."""
+        self._giving_up: set[asyncio.Task[Any] | None] = set()
+        """Deliveries that end their execution, and are dead letters only after that."""
         self._alone = asyncio.Lock()
         self._alone_in: asyncio.Task[None] | None = None
         """Whoever has the lock."""
@@ -263,8 +265,9 @@ class Worker:
 
     def _forsake(self, execution: str) -> None:
         """Stop what still runs for an execution that has ended."""
+        spared = {*self._giving_up, asyncio.current_task()}
         for task, delivery in self._running.items():
-            if delivery.task.execution_id == execution and task is not asyncio.current_task():
+            if delivery.task.execution_id == execution and task not in spared:
                 # Not before it has begun: it could not finish its delivery.
                 asyncio.get_running_loop().call_soon(task.cancel)
 
@@ -331,6 +334,7 @@ class Worker:
         except InfrastructureError:
             raise
         except (MessageError, DefinitionError, EngineError) as error:
+            _log.warning("%s; giving up: %s", _about(delivery), self._mask(str(error)))
             await self._give_up(delivery, str(error))
         except Exception as error:  # noqa: BLE001 - a bug must not stop the worker, nor lose the Task
             await self._try_later(delivery, error)
@@ -350,14 +354,18 @@ class Worker:
         return self._mask("".join(traceback.format_exception(error)).rstrip())
 
     async def _give_up(self, delivery: Delivery, reason: str) -> None:
-        reason = self._mask(reason)
+        reason, task = self._mask(reason), asyncio.current_task()
         error = EngineError(f"dead-lettered: {reason}", "DEAD_LETTER")
-        if await self._failed(delivery, error):
-            await self._broker.dead_letter(delivery, reason)
-            self.dead_lettered += 1
-        else:
-            # What has ended needs no post mortem.
-            await self._broker.finish(delivery)
+        self._giving_up.add(task)
+        try:
+            if await self._failed(delivery, error):
+                await self._broker.dead_letter(delivery, reason)
+                self.dead_lettered += 1
+            else:
+                # What has ended needs no post mortem.
+                await self._broker.finish(delivery)
+        finally:
+            self._giving_up.remove(task)
 
     async def _failed(self, delivery: Delivery, error: EngineError) -> bool:
         try:
@@ -377,4 +385,4 @@ async def _cancelled(task: asyncio.Future[None]) -> None:
 
 def _about(delivery: Delivery) -> str:
     task = delivery.task
-    return f"unexpected error at node '{task.current_node}' of {task.execution_id}"
+    return f"trouble at node '{task.current_node}' of {task.execution_id}"

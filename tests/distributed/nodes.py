@@ -1,9 +1,10 @@
-"""Node types for `--modules tests.distributed.nodes`: one with an effect to count, and a bad one."""
+"""Node types for `--modules tests.distributed.nodes`: one with an effect to count, and bad ones."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from typing import Any, ClassVar
 
 from rune import Done, NodeError, NodeType, Outcome, StepContext
@@ -35,6 +36,16 @@ class Nap(NodeType, kw_only=True):
             os.write(file, line)
         finally:
             os.close(file)
+
+
+class Fatal(NodeType, kw_only=True):
+    """Kill whoever runs it."""
+
+    name: ClassVar = "fatal"
+
+    async def run(self, context: StepContext) -> Outcome:
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError("nobody is here any more")
 
 
 class Blab(Aggregator, kw_only=True):

@@ -53,8 +53,7 @@ def test_a_worker_that_dies_while_a_pipeline_waits_finds_the_child_again(crew: F
         "workflows": {"book": book},
     }
     execution = client.start(caller)
-    while not (tmp_path / "work").exists():
-        client.listen(0.05)
+    client.wait((tmp_path / "work").exists, what="the child to begin")
     others.kill()
     crew.worker("--modules", "tests.distributed.nodes", RUNE_LEASE="2")
     result = client.result(execution)["$call"]

@@ -14,6 +14,7 @@ import pytest
 
 from tests.distributed.client import Client, condition, flow, node, put
 from tests.distributed.fleet import Fleet, Rune
+from tests.servers.process import free_port
 
 NODES = ("--modules", "tests.distributed.nodes")
 HASTY = {"RUNE_LEASE": "1", "RUNE_MAX_STARTS": "1000"}
@@ -117,6 +118,19 @@ def test_workers_and_schedulers_are_killed_at_any_moment(crew: Fleet, tmp_path: 
     all_ended(crew, client, executions)
 
 
+def test_a_step_that_kills_its_worker_fails_at_the_third_start(crew: Fleet, tmp_path: Path) -> None:
+    parent = crew.worker(*NODES, "--processes", "2", RUNE_LEASE="1")
+    crew.scheduler()
+    client = crew.client()
+    others = [client.start(orders(tmp_path / "journal", 0.05), USERS) for _ in range(3)]
+    poison = client.start(flow([node("x", "fatal"), put("end")], "x > end"))
+    completion = client.completion(poison)
+    assert (completion["status"], completion["error"]["code"]) == ("failed", "WORKER_LOST")
+    assert parent.log.count("ended with -9; starting another") == 2
+    crew.is_buried(poison)
+    all_ended(crew, client, others)
+
+
 def test_redis_is_killed_in_mid_flight(crew: Fleet, tmp_path: Path) -> None:
     workers = [crew.worker(*NODES, "--concurrency", "8", **HASTY) for _ in range(2)]
     schedulers = [crew.scheduler() for _ in range(2)]
@@ -146,6 +160,27 @@ def test_rabbitmq_is_killed_in_mid_flight(crew: Fleet, tmp_path: Path) -> None:
     client.reconnect()
     all_ended(crew, client, executions)
     assert all(process.child.poll() is None for process in (*workers, *schedulers)), "nobody gave up"
+
+
+def test_what_is_met_after_redis_was_emptied_fails_and_new_work_goes_on(crew: Fleet, tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    worker = crew.worker(*NODES)
+    client = crew.client()
+    nodes = [
+        node("s", "split", input_array="$trigger", batch_size=1),
+        node("nap", "nap", journal=str(journal), seconds=1.0),
+        node("g", "aggregator"),
+    ]
+    definition = flow(nodes, "s > nap > g")
+    execution = client.start(definition, [1, 2])
+    begun(client, journal)
+    crew.redis.call_in(crew.db, "FLUSHDB")
+    completion = client.completion(execution)
+    assert (completion["status"], completion["error"]["code"]) == ("failed", "STATE_LOST")
+    assert "Redis was emptied" in worker.log
+    crew.is_buried(execution)
+    client.result(client.start(definition, [1, 2]))
+    assert client.dead == []
 
 
 # --- told to stop ---
@@ -241,6 +276,17 @@ def test_whoever_cannot_give_back_in_time_says_so(crew: Fleet, tmp_path: Path) -
         crew.redis.thaw()
     crew.worker(*NODES, **HASTY)
     client.result(execution)
+
+
+@pytest.mark.parametrize("role", ["worker", "scheduler"])
+def test_told_to_stop_while_it_waits_for_redis_it_ends(crew: Fleet, role: str) -> None:
+    process = crew.launch(role, "--state", f"redis://127.0.0.1:{free_port()}")
+    limit = time.monotonic() + 20
+    while "waiting for it" not in process.log:
+        assert time.monotonic() < limit, process.log
+        time.sleep(0.02)
+    stop(process)
+    assert process.ended(5) == 0
 
 
 def test_a_scheduler_stops_when_told(crew: Fleet) -> None:

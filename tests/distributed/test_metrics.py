@@ -63,7 +63,7 @@ def test_a_worker_and_a_scheduler_tell_what_they_did(crew: Fleet) -> None:
         client.result(execution)
         crew.is_buried(execution)
     client.send(b'{"workflow_id": "w", "execution_id": "e", "current_node": "n", "accumulated_context": {}}')
-    # Each wait is two Tasks: it falls asleep, then it wakes and arrives at the aggregator. That opens with another.
+    # Each wait is two Tasks: it falls asleep, then wakes and arrives at the aggregator; that opens with one.
     tasks = 2 * (4 + 2 * 3 + 1) + 1
     client.wait(lambda: numbers(here)["rune_tasks_handled_total"] >= tasks)
     client.wait(lambda: numbers(here)["rune_unconfirmed_messages"] == 0)

@@ -99,7 +99,9 @@ def test_work_waits_for_the_workers_of_its_pool(crew: Fleet, tmp_path: Path) -> 
 
 
 def test_one_worker_can_serve_several_pools(crew: Fleet, tmp_path: Path) -> None:
-    crew.worker(*NODES, "--queues", "default,gpu,tpu")
+    # A queue that is named twice is one queue.
+    worker = crew.worker(*NODES, "--queues", "default,gpu,tpu,workflow.execution.gpu")
     client = crew.client()
     nodes = [nap("a", tmp_path, pool="gpu"), nap("b", tmp_path), nap("c", tmp_path, pool="tpu")]
     client.result(client.start(flow(nodes, "a > b > c")))
+    assert "WARNING" not in worker.log

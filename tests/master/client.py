@@ -20,10 +20,10 @@ from rune.master.serving import serving
 from rune.nodes import load_builtin
 from rune.settings import Settings
 
+__all__ = ["Answer", "Api", "flow_of", "open_api", "sleeper"]
+
 _PATIENCE = 30.0
 """Seconds in which what is waited for must come."""
-
-__all__ = ["Answer", "Api", "flow_of", "open_api", "sleeper"]
 
 
 @dataclass

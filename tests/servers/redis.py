@@ -147,10 +147,11 @@ def shared_redis(*, cluster: bool = False) -> RedisServer:
 
 
 @contextmanager
-def sentinel(server: RedisServer, service: str) -> Iterator[RedisServer]:
+def sentinel(server: RedisServer, service: str, *settings: str) -> Iterator[RedisServer]:
     """A sentinel that watches over a server."""
     directory = Path(tempfile.mkdtemp(prefix="rune-sentinel-"))
-    (directory / "sentinel.conf").write_text(f"sentinel monitor {service} 127.0.0.1 {server.port} 1\n")
+    lines = (f"sentinel monitor {service} 127.0.0.1 {server.port} 1", *settings)
+    (directory / "sentinel.conf").write_text("\n".join(lines) + "\n")
     watcher = RedisServer(directory)
     watcher._command = [
         binary("redis-server", "redis-server"),

@@ -12,7 +12,7 @@ from rune.backends.rabbitmq.channel import Message
 from rune.backends.rabbitmq.topology import COMPLETION, DEAD, EXECUTION, STATUS, TIMEOUT
 from rune.backends.rabbitmq.wire import Method
 from rune.core.errors import InfrastructureError
-from rune.core.messages import CompletionMessage, encode
+from rune.core.messages import CompletionMessage, decode_task, encode
 from tests.backends.rabbitmq.taking import Place, connected, next_of, status, taking, task
 
 
@@ -261,6 +261,27 @@ async def test_slow_work_does_not_hold_what_others_could_do(broker: RabbitBroker
         await place.settles(EXECUTION, 0)
 
 
+async def test_what_waits_for_long_is_put_back_before_the_broker_loses_patience(
+    broker: RabbitBroker, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else is there; a broker would close our channel, and all of it would count as redelivered."""
+    monkeypatch.setattr("rune.backends.rabbitmq.broker._SHARE", 0.05)
+    monkeypatch.setattr("rune.backends.rabbitmq.broker._SHARES", 4)
+    async with connected(place.url) as (_, client), taking(broker.deliveries(10)) as deliveries:
+        await client.channel.call(Method.QUEUE_DECLARE, 0, "ear", 4, {})
+        await client.channel.call(Method.QUEUE_BIND, 0, "ear", EXECUTION, EXECUTION, 0, {})
+        await client.consume("ear")
+        await broker.publish([task("slow"), task("waiting")])
+        slow = await next_of(deliveries)
+        heard = [decode_task((await client.next()).body).current_node for _ in range(3)]
+        assert heard == ["slow", "waiting", "waiting"]
+        waiting = await next_of(deliveries)
+        assert (waiting.task.current_node, waiting.redelivered) == ("waiting", False)
+        await broker.finish(slow)
+        await broker.finish(waiting)
+        await place.settles(EXECUTION, 0)
+
+
 async def test_a_redelivered_message_stays_one_when_given_back(broker: RabbitBroker, place: Place) -> None:
     await broker.publish([task("a")])
     async with connected(place.url) as (_, client):
@@ -347,6 +368,16 @@ async def test_a_master_reads_both_kinds_of_statuses(broker: RabbitBroker, place
             await next_of(statuses, 0.1)
     await place.settles(STATUS, 0)
     assert "not a NodeStatusMessage" in (await broker.dead_letters())[0].reason
+
+
+async def test_no_statuses_at_all_are_acknowledged_too(broker: RabbitBroker, place: Place) -> None:
+    async with connected(place.url) as (_, client), taking(broker.statuses()) as statuses:
+        client.channel.publish(Message(STATUS, STATUS, b"[]"))
+        await place.settles(STATUS, 1)
+        listening = asyncio.ensure_future(next_of(statuses, 20))
+        await place.settles(STATUS, 0)
+        broker.emit([status("a")])
+        assert [s.node_id for s in await listening] == ["a"]
 
 
 async def test_a_broadcast_reaches_everybody(broker: RabbitBroker, place: Place) -> None:

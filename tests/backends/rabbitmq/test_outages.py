@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from rune.core.errors import InfrastructureError
 from rune.core.ports import Delivery
 from tests.backends.rabbitmq.taking import Place, connected, next_of, status, taking, task
 from tests.servers.rabbitmq import RabbitMQ
+from tests.servers.tls import encrypted
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +34,18 @@ async def test_a_wrong_password_is_said_and_not_shown(place: Place) -> None:
         async with open_rabbitmq(place.server.url(place.vhost, password="secret")):
             pass
     assert "secret" not in str(raised.value)
+
+
+async def test_a_broker_with_tls_is_checked(place: Place, tmp_path: Path) -> None:
+    async with encrypted(place.server.port, tmp_path) as door:
+        url = f"amqps://guest:guest@127.0.0.1:{door.port}/{place.vhost}"
+        async with open_rabbitmq(f"{url}?ca={door.ca}") as broker, taking(broker.deliveries(1)) as deliveries:
+            await broker.publish([task("a", path="p" * 500_000)])
+            assert (await next_of(deliveries)).task.current_node == "a"
+        for option, reason in (("", "CERTIFICATE_VERIFY_FAILED"), ("?ca=/no/file", "/no/file")):
+            with pytest.raises(InfrastructureError, match=f"cannot be reached at .*{reason}"):
+                async with open_rabbitmq(url + option):
+                    pass
 
 
 async def test_an_unknown_virtual_host(place: Place) -> None:

@@ -48,6 +48,7 @@ def test_quorum_queues_have_no_priorities() -> None:
     for name, given in arguments(describe(quorum=True)).items():
         assert (given.get("x-queue-type") == "quorum") == (name != STATUS)
         assert ("x-max-priority" in given) == (name == STATUS)
+        assert ("x-delivery-limit" in given) == (name != STATUS)
 
 
 def test_every_queue_is_bound_and_every_exchange_is_named() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,11 +14,13 @@ from rune.backends.redis.address import Server, parse_url
 from rune.backends.redis.routes import slot_of
 from rune.core.errors import InfrastructureError
 from rune.core.operations import Answer, Arm, Commit, Open, Record, Settle, Timer
+from tests.servers.process import free_port
 from tests.servers.redis import RedisServer, join_cluster, redis_server, sentinel
+from tests.servers.tls import encrypted
 
 
 def test_what_a_url_says() -> None:
-    assert parse_url("redis://") == ("single", (Server("127.0.0.1", 6379),), None, None, 0, "", None)
+    assert parse_url("redis://") == ("single", (Server("127.0.0.1", 6379),), None, None, 0, "", None, None)
     address = parse_url("redis://me:p%40ss@redis.example:7000/3")
     assert (address.servers, address.username, address.password, address.db) == (
         (Server("redis.example", 7000),),
@@ -35,10 +38,25 @@ def test_what_a_url_says() -> None:
     assert "secret" not in str(parse_url("redis://:secret@h"))
 
 
-@pytest.mark.parametrize("url", ["http://h", "redis+magic://h", "redis://h/three", "redis+sentinel://h"])
-def test_what_is_no_url_of_redis(url: str) -> None:
-    with pytest.raises(InfrastructureError):
+@pytest.mark.parametrize(
+    "url",
+    [
+        *(
+            "http://h",
+            "redis+magic://h",
+            "redis+sentinel://h",
+            "redis://h:99999",
+            "redis://[::1",
+            "redis://a..b",
+        ),
+        *("redis://h/three", "redis://h/-1", "redis://h?db=three", "redis://h?colour=red"),
+        *("redis://:hush/hush@h", "redis://:hush#hush@h", "rediss://h?ca=/no/such/file"),
+    ],
+)
+def test_what_is_no_url_of_redis_is_told_and_not_shown(url: str) -> None:
+    with pytest.raises(InfrastructureError) as told:
         parse_url(url)
+    assert "hush" not in str(told.value)
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +110,72 @@ async def test_sentinels_say_where_redis_is(server: RedisServer) -> None:
             assert await state.apply("exec_1", [Commit("s", (), [Record(b"1")])]) == [Answer()]
         with pytest.raises(InfrastructureError, match="no sentinel knows"):
             async with open_redis(f"redis+sentinel://127.0.0.1:{watcher.port}/other", patience=0.2):
+                pass
+
+
+async def test_sentinels_may_have_a_password_of_their_own(server: RedisServer) -> None:
+    with sentinel(server, "primary", "requirepass hush") as watcher:
+        where = f"redis+sentinel://127.0.0.1:{watcher.port}/primary"
+        async with open_redis(f"{where}?sentinel_password=hush") as state:
+            assert await state.apply("exec_1", [Commit("s", (), [Record(b"1")])]) == [Answer()]
+        with pytest.raises(InfrastructureError, match="refuses us"):
+            async with open_redis(where):
+                pass
+
+
+def until(come: Callable[[], bool]) -> None:
+    """Wait until this is so."""
+    limit = time.monotonic() + 15
+    while not come():
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+
+
+def follows(replica: RedisServer) -> bool:
+    return b"master_link_status:up" in replica.call("INFO", "replication")
+
+
+async def test_the_server_that_sentinels_choose_next_is_followed() -> None:
+    with redis_server() as first, redis_server(options=("--replicaof", f"127.0.0.1 {first.port}")) as second:
+        until(lambda: follows(second))
+        with sentinel(first, "primary") as watcher:
+            until(lambda: bool(watcher.call("SENTINEL", "replicas", "primary")))
+            async with open_redis(f"redis+sentinel://127.0.0.1:{watcher.port}/primary") as state:
+                await state.apply("exec_1", [Commit("s", (), [Record(b"1")])])
+                until(lambda: watcher.call("SENTINEL", "failover", "primary") == b"OK")
+                until(lambda: b"role:master" in second.call("INFO", "replication"))
+                first.kill()
+                again = state.apply("exec_1", [Commit("s", (), [Record(b"2")])])
+                assert await asyncio.wait_for(again, 15) == [Answer(record=b"1")]
+
+
+async def test_a_replica_that_takes_over_in_a_cluster_is_followed() -> None:
+    options = ("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+    with (
+        redis_server(cluster=(0, 8191)) as one,
+        redis_server(cluster=(8192, 16383)) as other,
+        redis_server(options=options) as spare,
+    ):
+        join_cluster(other, one, spare)
+        master = one.call("CLUSTER", "MYID")
+        until(lambda: spare.call("CLUSTER", "REPLICATE", master) == b"OK")
+        until(lambda: follows(spare))
+        execution = next(f"exec_f{i}" for i in range(100) if slot_of(f"exec_f{i}") < 8192)
+        async with open_redis(f"redis+cluster://127.0.0.1:{other.port}") as state:
+            await state.apply(execution, [Commit("s", (), [Record(b"1")])])
+            until(lambda: bool(spare.call("DBSIZE")))
+            one.kill()
+            spare.call("CLUSTER", "FAILOVER", "TAKEOVER")
+            again = state.apply(execution, [Commit("s", (), [Record(b"2")])])
+            assert await asyncio.wait_for(again, 15) == [Answer(record=b"1")]
+
+
+async def test_a_server_with_tls(server: RedisServer, tmp_path: Path) -> None:
+    async with encrypted(server.port, tmp_path) as door:
+        async with open_redis(f"rediss://127.0.0.1:{door.port}?ca={door.ca}") as state:
+            assert await state.apply("exec_1", [Commit("s", (), [Record(b"1")])]) == [Answer()]
+        with pytest.raises(InfrastructureError, match="CERTIFICATE_VERIFY_FAILED"):
+            async with open_redis(f"rediss://127.0.0.1:{door.port}", patience=0.2):
                 pass
 
 

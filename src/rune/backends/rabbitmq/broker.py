@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import logging
 import uuid
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -16,7 +17,7 @@ import msgspec
 from rune.backends.rabbitmq.channel import NOT_FOUND, AmqpError, Channel, Message, Received
 from rune.backends.rabbitmq.consuming import Consumer
 from rune.backends.rabbitmq.declaring import EXCLUSIVE, PASSIVE
-from rune.backends.rabbitmq.letters import NONSENSE, RETRIES, bury, held, peek, read, retries_of, revived
+from rune.backends.rabbitmq.letters import NONSENSE, RETRIES, Letters, bury, retries_of
 from rune.backends.rabbitmq.link import Link
 from rune.backends.rabbitmq.publishing import Publisher, Sender
 from rune.backends.rabbitmq.statuses import Statuses, decode_statuses
@@ -40,12 +41,12 @@ _log = logging.getLogger("rune.rabbitmq")
 _HIGHEST_PRIORITY = 10
 _COMPLETIONS, _STATUSES = 1000, 1000
 """How many of them a master holds at a time."""
-_LETTERS = 1000
-"""Dead letters that can be seen: those behind them come up when these are gone."""
 _PATIENCE = 5.0
 """Seconds in which what was not begun is put back; after that the broker does it, as redelivered."""
 _SHARE = 1.0
 """Seconds a message waits here before others are offered it."""
+_SHARES = 600
+"""How many times that it waits at most: a broker closes the channel of one who holds a message long."""
 
 _decode_completion = msgspec.json.Decoder(CompletionMessage).decode
 
@@ -103,8 +104,7 @@ class RabbitBroker:
         self._tags = itertools.count(1)
         self._taken: dict[int, tuple[Consumer, Received]] = {}
         self._completed: dict[str, list[tuple[Consumer, Received]]] = {}
-        self._reading = asyncio.Lock()
-        """Whoever reads dead letters holds them meanwhile."""
+        self._letters = Letters(inward, self._publisher)
 
     async def close(self) -> None:
         """Send the last statuses, and end all waiting."""
@@ -181,12 +181,13 @@ class RabbitBroker:
             await self._retire(consumer)
 
     async def _share(self, consumer: Consumer) -> None:
-        """Put back what waits behind slow work here, when others have nothing to do."""
+        """Put back what waits behind slow work here, when others have nothing to do, or for too long."""
+        marks: deque[int] = deque([0] * _SHARES, _SHARES)
         while True:
-            mark = consumer.mark
+            marks.append(consumer.mark)
             await asyncio.sleep(_SHARE)
             with suppress(AmqpError):
-                await self._return(consumer, await consumer.surplus(mark))
+                await self._return(consumer, await consumer.surplus(marks[-1], marks[0]))
 
     async def _retire(self, consumer: Consumer) -> None:
         """Take no more, and put back what nobody has begun."""
@@ -264,6 +265,7 @@ class RabbitBroker:
 
     async def _park(self, consumer: Consumer, message: Received, reason: str) -> None:
         """Park a message that makes no sense."""
+        _log.warning("a message in %s is dead-lettered: %s", message.source, reason)
         try:
             await self._publisher.publish([bury(message, reason)])
             consumer.settle(message)
@@ -272,37 +274,19 @@ class RabbitBroker:
 
     async def dead_letters(self, limit: int = 100) -> list[DeadLetter]:
         """The first dead letters; they stay where they are."""
-        return await peek(await self._inward.connection(), limit)
+        return await self._letters.page("", limit)
 
     async def letters(self, after: str, limit: int) -> list[DeadLetter]:
-        """See `Broker.letters`: of the first ones, however many there are."""
-        async with self._reading:
-            letters = await peek(await self._inward.connection(), _LETTERS)
-        at = next((i for i, letter in enumerate(letters, 1) if letter.id == after), 0)
-        return letters[at : at + limit]
+        return await self._letters.page(after, limit)
 
     async def letter(self, id: str) -> DeadLetter | None:
-        return next((letter for letter in await self.letters("", _LETTERS) if letter.id == id), None)
+        return await self._letters.find(id)
 
     async def redrive(self, letter: str) -> bool:
-        return await self._settle_letter(letter, again=True)
+        return await self._letters.settle(letter, again=True)
 
     async def drop(self, letter: str) -> bool:
-        return await self._settle_letter(letter, again=False)
-
-    async def _settle_letter(self, letter: str, *, again: bool) -> bool:
-        """Take a dead letter out of its queue, once it is safe in another if it is to be tried again."""
-        async with self._reading, held(await self._inward.connection(), _LETTERS) as (channel, messages):
-            message = next((m for m in messages if read(m).id == letter), None)
-            if message is None:
-                return False
-            if again:
-                revival = revived(message)
-                if revival.exchange == EXECUTION:
-                    decode_task(message.body)
-                await self._publisher.publish([revival])
-            channel.send(Method.BASIC_ACK, message.tag, 0)
-            return True
+        return await self._letters.settle(letter, again=False)
 
     async def depths(self, queues: Sequence[str]) -> dict[str, tuple[int, int]]:
         """How many messages are ready in each of these queues that exists, and how many take from it."""
@@ -364,6 +348,8 @@ class RabbitBroker:
                         await self._park(consumer, message, f"not a NodeStatusMessage: {error}")
                 if statuses:
                     yield statuses, partial(_settle_all, consumer, messages)
+                else:
+                    _settle_all(consumer, messages)
         finally:
             consumer.close()
 

@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED = 403, 404, 406
+_MULTIPLE, _REQUEUE = 1, 2
 
 
 class AmqpError(InfrastructureError):
@@ -62,7 +63,7 @@ class Received(Struct, eq=False):
 
     channel: Channel
     source: str
-    """The consumer's tag; of a returned message, the exchange."""
+    """The consumer's tag, empty if it was asked for; of a returned message, the exchange."""
     key: str
     tag: int = 0
     redelivered: bool = False
@@ -118,6 +119,11 @@ class Channel:
         self.send(method, *arguments)
         return await reply
 
+    async def get(self, queue: str) -> Received | None:
+        """The next message of a queue, if one waits there."""
+        (message,) = await self.call(Method.BASIC_GET, 0, queue, 0)
+        return message if isinstance(message, Received) else None
+
     def send(self, method: Method, *arguments: Any) -> None:
         """Send a method that has no answer."""
         if not self.closed.done():
@@ -145,10 +151,20 @@ class Channel:
         )
 
     def close(self, reason: str = "the channel was closed") -> None:
-        """Close it; what it was given and did not settle goes back to the queues."""
+        """Close it; what it was given and did not settle goes back to the queues, soon."""
         if not self.closed.done():
             self.send(Method.CHANNEL_CLOSE, 200, "", 0, 0)
             self.fail(AmqpError(reason))
+
+    async def hand_back(self) -> None:
+        """Close it, and return when what it was given and did not settle is back in the queues."""
+        try:
+            # Queues that are replicated notice a closed channel later than a word.
+            self.send(Method.BASIC_NACK, 0, _MULTIPLE | _REQUEUE)
+            await self.call(Method.CHANNEL_CLOSE, 200, "", 0, 0)
+            self._wire.forget(self._number)
+        finally:
+            self.fail(AmqpError("the channel was closed"))
 
     # --- in ---
 
@@ -181,16 +197,25 @@ class Channel:
 
     def _complete(self, message: Received) -> None:
         self._incoming = None
-        if message.tag:
+        if not message.tag:
+            self.on_return(message)
+        elif message.source:
             self.on_message(message)
         else:
-            self.on_return(message)
+            self._answer([message])
+
+    def _answer(self, answer: list[Any]) -> None:
+        if self._calls and not (reply := self._calls.popleft()).done():
+            reply.set_result(answer)
 
     def _receive_method(self, method: int, payload: bytes) -> None:
         match method:
             case Method.BASIC_DELIVER:
                 source, tag, redelivered, key = decode_delivery(payload)
                 self._incoming = Received(self, source, key, tag, redelivered)
+            case Method.BASIC_GET_OK:
+                tag, redelivered, _, key, _ = decode(method, payload)
+                self._incoming = Received(self, "", key, tag, bool(redelivered))
             case Method.BASIC_ACK | Method.BASIC_NACK:
                 tag, bits = decode(method, payload)
                 self.on_confirm(tag, bool(bits & 1), method == Method.BASIC_ACK)
@@ -204,10 +229,8 @@ class Channel:
                 self._wire.forget(self._number)
             case Method.BASIC_CANCEL:
                 self.close("a queue was deleted")
-            case _ if self._calls:
-                reply = self._calls.popleft()
-                if not reply.done():
-                    reply.set_result(decode(method, payload))
+            case _:
+                self._answer(decode(method, payload))
 
     def fail(self, error: AmqpError) -> None:
         """It is closed: everybody who waits hears why."""

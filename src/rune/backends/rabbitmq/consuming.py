@@ -83,15 +83,15 @@ class Consumer:
             self._moved.set()
         return True
 
-    async def surplus(self, mark: int) -> list[Received]:
-        """Take what has waited since `mark`, if there are others who find nothing in the queue."""
+    async def surplus(self, mark: int, limit: int) -> list[Received]:
+        """Take what has waited since `mark` if others find nothing in its queue, and since `limit` if not."""
         queues = {message.source for _, place, message in self._ready if place < mark}
         hungry = [queue for queue in queues if await self._others_wait(queue)]
         ready, self._ready = self._ready, []
         found: list[Received] = []
         for entry in ready:
             _, place, message = entry
-            if place < mark and message.source in hungry:
+            if place < limit or (place < mark and message.source in hungry):
                 self._taken[message.tag] = place
                 found.append(message)
             else:

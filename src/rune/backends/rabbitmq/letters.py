@@ -11,22 +11,23 @@ from typing import Any
 import msgspec
 
 from rune.backends.rabbitmq.channel import Channel, Message, Received
-from rune.backends.rabbitmq.connection import Connection
-from rune.backends.rabbitmq.declaring import PASSIVE
+from rune.backends.rabbitmq.link import Link
+from rune.backends.rabbitmq.publishing import Publisher
 from rune.backends.rabbitmq.topology import COMPLETION, DEAD, DEAD_LETTERS, EXECUTION, STATUS
 from rune.backends.rabbitmq.wire import Method
 from rune.core.ids import content_hash
+from rune.core.messages import decode_task
 from rune.core.ports import DeadLetter
 
-__all__ = ["NONSENSE", "RETRIES", "bury", "held", "peek", "read", "retries_of", "revived"]
+__all__ = ["NONSENSE", "RETRIES", "Letters", "bury", "retries_of"]
 
 NONSENSE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What decoding raises."""
 RETRIES = "x-retries"
 """The header that counts how often a message was tried again."""
 _LONGEST_REASON = 2000
-_PATIENCE = 5.0
-"""Seconds in which dead letters that are there arrive."""
+_AT_A_TIME = 100
+"""Dead letters that are asked for together."""
 
 
 class _Names(msgspec.Struct):
@@ -38,20 +39,31 @@ class _Names(msgspec.Struct):
 
 def retries_of(message: Received) -> int:
     """How often a message was tried again."""
-    retries = message.headers.get(RETRIES, 0)
-    return retries if isinstance(retries, int) and retries >= 0 else 0
+    return _number(message.headers, RETRIES)
+
+
+def _number(headers: dict[str, Any], name: str) -> int:
+    """A number among headers that anybody may have written."""
+    number = headers.get(name)
+    return number if isinstance(number, int) and 0 <= number < 2**53 else 0
+
+
+def _names(body: bytes) -> tuple[str, str]:
+    """The node and the execution of a message, where it tells them."""
+    try:
+        names = msgspec.json.decode(body, type=_Names)
+    except NONSENSE:
+        names = _Names()
+    return str(names.current_node)[:200], str(names.execution_id)[:200]
 
 
 def bury(message: Received, reason: str) -> Message:
     """The message to publish for one that nobody can work on."""
-    try:
-        names = msgspec.json.decode(message.body, type=_Names)
-    except NONSENSE:
-        names = _Names()
+    node, execution = _names(message.body)
     headers = {
         "reason": reason[:_LONGEST_REASON],
-        "node": str(names.current_node)[:200],
-        "execution": str(names.execution_id)[:200],
+        "node": node,
+        "execution": execution,
         "attempt": retries_of(message),
         "queue": message.source,
         "at": round(time.time() * 1000),
@@ -59,56 +71,105 @@ def bury(message: Received, reason: str) -> Message:
     return Message(DEAD_LETTERS, message.key, message.body, message.priority, headers)
 
 
-def read(message: Received) -> DeadLetter:
-    """The dead letter in a message; one that the broker itself gave up has the broker's reason."""
-    headers = message.headers
-    reason = headers.get("reason") or headers.get("x-first-death-reason") or "unknown"
-    at = headers.get("at", 0)
+def _read(message: Received) -> DeadLetter:
+    """The dead letter in a message; one that the broker itself gave up has the broker's reason and time."""
+    headers, death = message.headers, _death(message)
+    reason = str(headers.get("reason") or death.get("reason") or "unknown")
+    at = _number(headers, "at") or _number(death, "time") * 1000
+    node, execution = _names(message.body)
     return DeadLetter(
-        str(reason),
+        reason,
         message.body,
-        str(headers.get("node", "")),
-        str(headers.get("execution", "")),
-        retries_of(message) or int(headers.get("attempt", 0)),
-        content_hash(b"%b/%d/" % (str(reason).encode(), at) + message.body),
+        node,
+        execution,
+        retries_of(message) or _number(headers, "attempt"),
+        content_hash(b"%b/%d/" % (reason.encode(), at) + message.body),
         at / 1000,
     )
 
 
-def revived(message: Received) -> Message:
+def _death(message: Received) -> dict[str, Any]:
+    """What the broker says of the last time it gave a message up; its rest before a retry is one, too."""
+    match message.headers.get("x-death"):
+        case [dict() as death, *_]:
+            return death
+        case _:
+            return {}
+
+
+def _revived(message: Received) -> Message:
     """The message to publish for a dead letter that is to be tried again."""
-    headers = message.headers
-    queue = str(headers.get("queue") or headers.get("x-first-death-queue") or EXECUTION)
+    queue = str(message.headers.get("queue") or _death(message).get("queue") or EXECUTION)
     exchange = queue if queue in (STATUS, COMPLETION) else EXECUTION
     return Message(exchange, queue, message.body, message.priority)
 
 
-async def peek(connection: Connection, limit: int) -> list[DeadLetter]:
-    """The first dead letters, which stay where they are."""
-    async with held(connection, limit) as (_, messages):
-        return [read(message) for message in messages]
+class Letters:
+    """The dead letters, the oldest first.
+
+    A queue can only be read from its front, so that whoever looks for one holds all before it meanwhile.
+    """
+
+    def __init__(self, link: Link, publisher: Publisher) -> None:
+        self._link = link
+        self._publisher = publisher
+        self._reading = asyncio.Lock()
+        """What one who reads holds, another would not find."""
+
+    async def page(self, after: str, limit: int) -> list[DeadLetter]:
+        """See `Broker.letters`; if there is no such letter as `after`, the first ones."""
+        page: list[DeadLetter] = []
+        behind = not after
+        async with self._held() as (_, messages):
+            async for message in messages:
+                letter = _read(message)
+                if letter.id == after:
+                    page, behind = page if behind else [], True
+                elif len(page) < limit:
+                    page.append(letter)
+                if behind and len(page) == limit:
+                    break
+        return page
+
+    async def find(self, id: str) -> DeadLetter | None:
+        """See `Broker.letter`."""
+        async with self._held() as (_, messages):
+            async for message in messages:
+                if (letter := _read(message)).id == id:
+                    return letter
+        return None
+
+    async def settle(self, id: str, *, again: bool) -> bool:
+        """Take a dead letter out of its queue, once it is safe in another if it is to be tried again."""
+        async with self._held() as (channel, messages):
+            async for message in messages:
+                if _read(message).id == id:
+                    if again:
+                        await self._revive(message)
+                    channel.send(Method.BASIC_ACK, message.tag, 0)
+                    return True
+        return False
+
+    async def _revive(self, message: Received) -> None:
+        revival = _revived(message)
+        if revival.exchange == EXECUTION:
+            decode_task(message.body)
+        await self._publisher.publish([revival])
+
+    @asynccontextmanager
+    async def _held(self) -> AsyncIterator[tuple[Channel, AsyncIterator[Received]]]:
+        """Dead letters, in our hands as they are read; those not acknowledged go back to their place."""
+        async with self._reading:
+            channel = await (await self._link.connection()).channel()
+            try:
+                yield channel, _walk(channel)
+            finally:
+                await channel.hand_back()
 
 
-@asynccontextmanager
-async def held(connection: Connection, limit: int) -> AsyncIterator[tuple[Channel, list[Received]]]:
-    """The first dead letters, in our hands meanwhile; those not acknowledged go back to their place."""
-    channel = await connection.channel()
-    try:
-        found: asyncio.Queue[Received] = asyncio.Queue()
-        channel.on_message = found.put_nowait
-        _, waiting, _ = await channel.call(Method.QUEUE_DECLARE, 0, DEAD, PASSIVE, {})
-        count = min(waiting, limit)
-        await channel.call(Method.BASIC_QOS, 0, count, 0)
-        if count:
-            await channel.call(Method.BASIC_CONSUME, 0, DEAD, "", 0, {})
-        messages: list[Received] = []
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                while len(messages) < count:
-                    messages.append(await found.get())
-        except TimeoutError:
-            # Somebody else holds the others.
-            pass
-        yield channel, messages
-    finally:
-        channel.close()
+async def _walk(channel: Channel) -> AsyncIterator[Received]:
+    while True:
+        for message in await asyncio.gather(*(channel.get(DEAD) for _ in range(_AT_A_TIME))):
+            if message is None:
+                return
+            yield message

@@ -44,6 +44,7 @@ DEAD = "workflow.execution.dead"
 _HOUR = 3_600_000
 _DAY = 24 * _HOUR
 _PRIORITIES = 10
+_NEVER = 2**31 - 1
 
 
 class Exchange(Struct, frozen=True):
@@ -146,7 +147,9 @@ def describe_pool(pool: str, *, quorum: bool = False) -> tuple[Queue, Binding]:
 
 
 def _kind(quorum: bool) -> dict[str, Any]:
-    return {"x-queue-type": "quorum"} if quorum else {}
+    # State counts starts: a broker that gives up what was delivered often, as newer ones do, would also lose
+    # what was only prefetched, or looked at.
+    return {"x-queue-type": "quorum", "x-delivery-limit": _NEVER} if quorum else {}
 
 
 def _ranked(quorum: bool) -> dict[str, Any]:

@@ -64,6 +64,9 @@ class Method(IntEnum):
     BASIC_PUBLISH = 60 << 16 | 40
     BASIC_RETURN = 60 << 16 | 50
     BASIC_DELIVER = 60 << 16 | 60
+    BASIC_GET = 60 << 16 | 70
+    BASIC_GET_OK = 60 << 16 | 71
+    BASIC_GET_EMPTY = 60 << 16 | 72
     BASIC_ACK = 60 << 16 | 80
     BASIC_NACK = 60 << 16 | 120
     CONFIRM_SELECT = 85 << 16 | 10
@@ -93,6 +96,9 @@ _ARGUMENTS = {
     Method.BASIC_PUBLISH: "HssB",
     Method.BASIC_RETURN: "Hsss",
     Method.BASIC_DELIVER: "sQBss",
+    Method.BASIC_GET: "HsB",
+    Method.BASIC_GET_OK: "QBssL",
+    Method.BASIC_GET_EMPTY: "s",
     Method.BASIC_ACK: "QB",
     Method.BASIC_NACK: "QB",
     Method.CONFIRM_SELECT: "B",

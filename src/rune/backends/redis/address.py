@@ -40,6 +40,8 @@ class Address(NamedTuple):
     service: str = ""
     """The name by which sentinels know the server."""
     tls: ssl.SSLContext | None = None
+    sentinel_password: str | None = None
+    """What sentinels want to hear, if they have a password of their own."""
 
     def __str__(self) -> str:
         return ",".join(map(str, self.servers))
@@ -47,6 +49,17 @@ class Address(NamedTuple):
 
 def parse_url(url: str) -> Address:
     """Read `redis://`, `rediss://`, `unix://`, `redis+sentinel://…/service` or `redis+cluster://…`."""
+    try:
+        return _parsed(url)
+    except ValueError:
+        # What it says may show a part of a password.
+        raise InfrastructureError(
+            "the URL of Redis is wrong: it should look like redis://user:password@host:6379/0, "
+            "with what is special in a password written as %40 and the like"
+        ) from None
+
+
+def _parsed(url: str) -> Address:
     parts = urlsplit(url)
     scheme, _, kind = parts.scheme.partition("+")
     kind = kind or "single"
@@ -55,7 +68,7 @@ def parse_url(url: str) -> Address:
             f"'{parts.scheme}://' is not a URL of Redis; "
             "use redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://"
         )
-    query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
     login, _, hosts = parts.netloc.rpartition("@")
     username, _, password = login.partition(":")
     path = [unquote(part) for part in parts.path.split("/") if part]
@@ -69,24 +82,36 @@ def parse_url(url: str) -> Address:
         raise InfrastructureError(
             "a redis+sentinel:// URL names the service: redis+sentinel://host:26379/name"
         )
-    try:
-        db = int(query.get("db", path[0] if path else "0"))
-    except ValueError as error:
-        raise InfrastructureError(f"the database of a Redis URL is a number, not '{path[0]}'") from error
+    db, ca = options.pop("db", path[0] if path else "0"), options.pop("ca", None)
+    sentinel_password = options.pop("sentinel_password", None)
+    if options:
+        raise InfrastructureError(f"the URL of Redis has an unknown option: {', '.join(options)}")
+    if not db.isdecimal():
+        raise InfrastructureError(f"the database of a Redis URL is a number, not '{db}'")
     return Address(
         kind,  # type: ignore[arg-type]
         servers,
         unquote(username) or None,
         unquote(password) or None,
-        db,
+        int(db),
         service,
-        ssl.create_default_context(cafile=query.get("ca")) if scheme == "rediss" else None,
+        _checking(ca) if scheme == "rediss" else None,
+        sentinel_password,
     )
+
+
+def _checking(ca: str | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except OSError as error:
+        raise InfrastructureError(f"the certificates in {ca} cannot be read: {error}") from error
 
 
 def _server(text: str, port: int) -> Server:
     parts = urlsplit(f"//{text}")
-    return Server(parts.hostname or "127.0.0.1", parts.port or port)
+    host = parts.hostname or "127.0.0.1"
+    host.encode("idna")  # or it is no name at all
+    return Server(host, parts.port or port)
 
 
 async def connect(
@@ -114,9 +139,10 @@ async def connect(
 
 async def _greet(connection: Connection, address: Address, scripts: tuple[str, ...], sentinel: bool) -> None:
     login: list[asyncio.Future[Any]] = []
-    if address.password is not None and not sentinel:
-        user = (address.username,) if address.username else ()
-        login.append(connection.send("AUTH", *user, address.password))
+    password = address.sentinel_password if sentinel else address.password
+    if password is not None:
+        user = (address.username,) if address.username and not sentinel else ()
+        login.append(connection.send("AUTH", *user, password))
     if address.db and not sentinel:
         login.append(connection.send("SELECT", address.db))
     # Redis hangs up on strangers who send as much as a script.

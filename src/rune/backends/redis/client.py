@@ -130,6 +130,7 @@ class Client:
     async def _remedied(self, problem: Exception, command: Command) -> bool:
         """Whether it makes sense to try again at once; an error that time does not heal is raised."""
         if not isinstance(problem, ReplyError):
+            self._routes.doubt()
             return False
         word = _word(problem)
         if word in ("ASK", "NOSCRIPT"):

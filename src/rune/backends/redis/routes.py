@@ -80,6 +80,9 @@ class Routes(Protocol):
     async def refresh(self) -> None:
         """Find out anew which server has what."""
 
+    def doubt(self) -> None:
+        """A server is out of reach: another may have taken its place."""
+
     @property
     def made(self) -> int:
         """How many connections there were."""
@@ -111,6 +114,9 @@ class Single:
 
     async def refresh(self) -> None:
         self._link.drop()
+
+    def doubt(self) -> None:
+        pass  # whoever connects anew asks the sentinels
 
     @property
     def made(self) -> int:
@@ -155,6 +161,9 @@ class Cluster:
 
     async def other(self, server: Server) -> Link:
         return self._to(server)
+
+    def doubt(self) -> None:
+        self._known = False
 
     async def refresh(self) -> None:
         trouble: Exception = ConnectionLost("no server of the cluster answers")
