@@ -83,6 +83,12 @@ def test_fields_nobody_knows_are_ignored() -> None:
     assert read({**RFC_001, "trace_id": "t", "lineage_stack": []}) == read(RFC_001)
 
 
+def test_what_is_null_is_empty_or_not_there() -> None:
+    empty = {**RFC_001, "accumulated_context": {}}
+    assert read({**empty, "lineage_stack": None, "from_node": None, "step": None}) == read(empty)
+    assert read({**empty, "accumulated_context": None, "lineage_stack": None}) == read(empty)
+
+
 def test_a_branch_written_by_hand_gets_the_same_names_each_time() -> None:
     (one,), (again,) = branches_of(read(RFC_004)), branches_of(read(RFC_004))
     assert (one.step, one.lineage) == (again.step, again.lineage)
@@ -118,6 +124,8 @@ def test_items_written_by_hand_share_the_barriers_of_the_items_around_them() -> 
         msgspec.json.encode({**RFC_001, "execution_id": 5}),
         msgspec.json.encode({**RFC_001, "accumulated_context": []}),
         msgspec.json.encode({**RFC_001, "phase": "fly"}),
+        msgspec.json.encode({**RFC_001, "phase": "fly", "lineage_stack": None}),
+        msgspec.json.encode({**RFC_001, "execution_id": None}),
         msgspec.json.encode({**RFC_001, "lineage_stack": [{}]}),
         msgspec.json.encode({**RFC_001, "twigs": [["step"]]}),
         msgspec.json.encode(RFC_001)[:-1],

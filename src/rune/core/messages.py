@@ -198,12 +198,27 @@ def decode_task(data: bytes) -> Task:
     """The Task in these bytes; MessageError says what is wrong with them."""
     try:
         # Raw values are skipped, not read: make sure here that they are text.
-        task = _task_decoder.decode(data.decode())
+        text = data.decode()
+        try:
+            task = _task_decoder.decode(text)
+        except msgspec.ValidationError:
+            if "null" not in text:
+                raise
+            task = _task_decoder.decode(_without_nulls(text))
     except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MessageError(f"not a NodeExecutionMessage: {error}") from error
     if task.twigs and not task.lineage_stack:
         raise MessageError("not a NodeExecutionMessage: twigs without a lineage_stack")
     return task
+
+
+def _without_nulls(text: str) -> bytes:
+    """A message in which nothing is null: some languages write so what is empty, or not there."""
+    fields = msgspec.json.decode(text, type=dict[str, Raw])
+    given = {name: value for name, value in fields.items() if bytes(value) != b"null"}
+    if "accumulated_context" in fields:
+        given.setdefault("accumulated_context", Raw(b"{}"))
+    return msgspec.json.encode(given)
 
 
 def scope_of(lineage: tuple[Frame, ...]) -> tuple[tuple[str, int], ...]:
