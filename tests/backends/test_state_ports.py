@@ -632,12 +632,12 @@ async def test_the_first_timer_of_its_name_stands(state: State, clock: Clock) ->
     assert await state.next_due() == clock.now + 5
 
 
-async def test_a_timer_can_be_taken_out_of_its_turn(state: State, clock: Clock) -> None:
+async def test_a_timer_can_be_looked_at_out_of_its_turn(state: State, clock: Clock) -> None:
     await arm(state, "t", None, b"wake")
-    released = await state.release(E, "t")
-    assert released is not None
-    assert released.task == b"wake"
-    assert await state.release(E, "other") is None
+    timer = await state.timer(E, "t")
+    assert timer is not None
+    assert timer.task == b"wake"
+    assert await state.timer(E, "other") is None
 
 
 async def test_timers_that_are_never_due_are_found_and_can_be_discharged(state: State, clock: Clock) -> None:
@@ -661,13 +661,13 @@ async def test_timers_that_are_never_due_are_found_and_can_be_discharged(state: 
     assert found.keys() == names
     assert found["t0601"] == Timer("t0601", None, b"x", True, E)
     assert found["t0600"] == Timer("t0600", None, b"x", False, E)
-    one = await state.release(E, "t0600")
+    one = await state.timer(E, "t0600")
     assert one is not None
     await state.wake(E, "t0601", b"y", clock.now)
     for _ in range(2):
         await state.discharge([one, found["t0602"], found["t0601"]])
     assert (await undue()).keys() == names - {"t0600", "t0601", "t0602"}
-    assert await state.release(E, "t0601") is not None, "what was woken meanwhile is due, and stays"
+    assert await state.timer(E, "t0601") is not None, "what was woken meanwhile is due, and stays"
     assert await state.undue("unknown", "") in (([], ""), ([], "timers:0"))
 
 
@@ -738,7 +738,7 @@ async def test_burial_leaves_a_tombstone_and_the_values_to_keep(state: State, cl
     assert await state.barrier(E, "b") is None
     assert await state.merge(E, "m") is None
     assert await state.next_due() is None
-    assert await state.release(E, "t") is None
+    assert await state.timer(E, "t") is None
     assert await ask(state, "split", Record(b"1")) == Answer(gone=True)
     assert await leave(state, "s1", 1) == Answer(gone=True)
     assert await lease(state, "z", clock.now + 1) == Lease(gone=True)

@@ -61,7 +61,7 @@ async def test_the_child_is_named_after_the_call_and_knows_its_caller(bench: Ben
     by, task = await started(bench)
     assert task.execution_id == child_of(EXECUTION, by.key)
     assert (by.execution, by.workflow) == (EXECUTION, "child")
-    timer = await bench.state.release(EXECUTION, by.key)
+    timer = await bench.state.timer(EXECUTION, by.key)
     assert timer is not None
     assert (timer.due, timer.sleeping) == (None, True)
 
@@ -81,7 +81,7 @@ async def test_a_child_that_is_told_of_twice_wakes_its_caller_once(bench: Bench)
     before = len(bench.broker.completions_)
     completion = ended[task.execution_id]
     await bench.engine._calls.tell(task, completion)
-    assert await bench.state.release(EXECUTION, by.key) is None
+    assert await bench.state.timer(EXECUTION, by.key) is None
     assert await bench.state.get(EXECUTION, [derive(by.key, "~result")]) == {}, "who is buried keeps nothing"
     assert (bench.broker.tasks, len(bench.broker.completions_)) == ([], before)
 
@@ -97,7 +97,7 @@ async def test_a_caller_that_state_has_lost_is_not_brought_back_by_its_child(ben
 
 async def test_an_answer_without_a_result_is_an_error_of_the_engine(bench: Bench) -> None:
     by, _ = await started(bench)
-    timer = await bench.state.release(EXECUTION, by.key)
+    timer = await bench.state.timer(EXECUTION, by.key)
     assert timer is not None
     await bench.state.wake(EXECUTION, by.key, timer.task, bench.clock.now)
     await bench.tick()

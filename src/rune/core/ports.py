@@ -113,8 +113,8 @@ class State(Protocol):
     async def discharge(self, timers: Sequence[Timer]) -> None:
         """Remove timers whose Tasks have been published; a branch that slept in one counts as progress."""
 
-    async def release(self, execution: str, timer: str) -> Timer | None:
-        """Take one timer out of its turn."""
+    async def timer(self, execution: str, id: str) -> Timer | None:
+        """One timer, if it is armed."""
 
     async def wake(self, execution: str, timer: str, task: bytes, due: float) -> bool:
         """Have a timer that is never due publish this Task at `due`, another than everybody else's.

@@ -101,7 +101,7 @@ class Calls:
         """Start the child of a branch that sleeps; if it has ended, wake the branch."""
         caller = _caller(step, call_key(step.branch.step, step.task.attempt), call.workflow)
         if await self._find(caller.execution, caller.key) is not None:
-            timer = await self._state.release(caller.execution, caller.key)
+            timer = await self._state.timer(caller.execution, caller.key)
             if timer is not None:
                 await self._wake(timer)
             return
@@ -192,7 +192,7 @@ class Calls:
         caller = completion.caller
         if caller is None:
             return
-        timer = await self._state.release(caller.execution, caller.key)
+        timer = await self._state.timer(caller.execution, caller.key)
         if timer is not None:
             result = await self._result(task, completion)
             ended, values = self._told(completion, result)

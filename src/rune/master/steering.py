@@ -80,7 +80,7 @@ class Steering:
 
     async def wake(self, execution: str, step: str, payload: Raw) -> bool:
         """See `Runtime.wake`."""
-        timer = await self._state.release(execution, step)
+        timer = await self._state.timer(execution, step)
         if timer is None or timer.due is not None:
             return False
         task = decode_task(timer.task)

@@ -182,7 +182,7 @@ async def views(state: State, execution: str) -> list[Any]:
     for place in PLACES:
         seen.append(plain(await state.merge(execution, f"m{scope_key(place)}")))
     for i in range(4):
-        timer = await state.release(execution, f"t{i}")
+        timer = await state.timer(execution, f"t{i}")
         seen.append(timer and (timer.due, timer.task, timer.sleeping))
     return [*seen, await state.next_due()]
 

@@ -180,9 +180,9 @@ class MemoryState:
             if known is not None and known.due == timer.due:
                 del armed[timer.id]
 
-    async def release(self, execution: str, timer: str) -> Timer | None:
+    async def timer(self, execution: str, id: str) -> Timer | None:
         of = self.rows.executions.get(execution)
-        found = of.timers.get(timer) if of else None
+        found = of.timers.get(id) if of else None
         return msgspec.structs.replace(found, execution=execution) if found else None
 
     async def wake(self, execution: str, timer: str, task: bytes, due: float) -> bool:

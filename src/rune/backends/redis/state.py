@@ -243,8 +243,8 @@ class RedisState:
     async def discharge(self, timers: Sequence[Timer]) -> None:
         await self._timers.discharge(timers)
 
-    async def release(self, execution: str, timer: str) -> Timer | None:
-        return await self._timers.release(execution, timer)
+    async def timer(self, execution: str, id: str) -> Timer | None:
+        return await self._timers.find(execution, id)
 
     async def wake(self, execution: str, timer: str, task: bytes, due: float) -> bool:
         return await self._timers.wake(execution, timer, task, due)

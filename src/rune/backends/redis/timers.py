@@ -132,8 +132,8 @@ class Timers:
         )
         await self._index([(_name(t.execution, t.id), "done", repr(float(t.due or 0))) for t in timers])
 
-    async def release(self, execution: str, id: str) -> Timer | None:
-        """See `State.release`."""
+    async def find(self, execution: str, id: str) -> Timer | None:
+        """See `State.timer`."""
         texts = await asyncio.gather(
             *(
                 self._client.call(of(execution, key), "HGET", of(execution, key), id)

@@ -290,8 +290,8 @@ class SqliteState:
         self._ledger.woken(timers)
         self._timers.discharge(timers)
 
-    async def release(self, execution: str, timer: str) -> Timer | None:
-        return await self._database.read(lambda: self._timers.find(execution, timer))
+    async def timer(self, execution: str, id: str) -> Timer | None:
+        return await self._database.read(lambda: self._timers.find(execution, id))
 
     async def wake(self, execution: str, timer: str, task: bytes, due: float) -> bool:
         return await self._database.run(lambda: self._timers.wake(execution, timer, task, due))
