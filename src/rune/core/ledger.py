@@ -86,7 +86,7 @@ class Ledger:
                 # The scope gets its row when the step is met: how wide it is, nobody knows yet.
                 known = StepRow(scope_key(seed.place), seed.outcome, turn=seed.turn)
                 if seed.turn:
-                    self._rows.sow(execution, seed.sets, seed.turn)
+                    self._rows.sow_variables(execution, seed.sets, seed.turn)
                 else:
                     known.sets = seed.sets
                 self._rows.save_step(execution, seed.step, known)
@@ -119,7 +119,7 @@ class Ledger:
         if known.record is not None:
             self._own(row.id, place)
             if known.sets:
-                known.turn, known.sets = self._rows.set(row.id, known.sets), ()
+                known.turn, known.sets = self._rows.set_variables(row.id, known.sets), ()
                 self._rows.save_step(row.id, step, known)
             return Lease(record=known.record, turn=known.turn)
         if known.spent >= attempt:
@@ -228,7 +228,7 @@ class Ledger:
         known.leased_until = 0.0
         self._own(row.id, commit.place)
         if operation.sets:
-            answer.turn = known.turn = self._rows.set(row.id, operation.sets)
+            answer.turn = known.turn = self._rows.set_variables(row.id, operation.sets)
         self._rows.save_step(row.id, commit.step, known)
         return True
 

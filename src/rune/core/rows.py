@@ -194,10 +194,10 @@ class Rows(Protocol):
     def step(self, execution: str, step: str) -> StepRow | None: ...
     def save_step(self, execution: str, step: str, row: StepRow) -> None: ...
 
-    def set(self, execution: str, variables: Sequence[tuple[str, bytes]]) -> int:
+    def set_variables(self, execution: str, variables: Sequence[tuple[str, bytes]]) -> int:
         """Set variables in the next turn, and say which that is."""
 
-    def sow(self, execution: str, variables: Sequence[tuple[str, bytes]], turn: int) -> None:
+    def sow_variables(self, execution: str, variables: Sequence[tuple[str, bytes]], turn: int) -> None:
         """Set variables as if in this turn: what a later one has set stays."""
 
     def foresee(self, execution: str, barrier: str, items: Sequence[int]) -> None:

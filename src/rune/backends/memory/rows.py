@@ -144,12 +144,12 @@ class MemoryRows:
         of.steps[step] = row
         of.scope(row.scope).steps.add(step)
 
-    def set(self, execution: str, variables: Sequence[tuple[str, bytes]]) -> int:
+    def set_variables(self, execution: str, variables: Sequence[tuple[str, bytes]]) -> int:
         turn = 1 + max(self.of(execution).turns.values(), default=0)
-        self.sow(execution, variables, turn)
+        self.sow_variables(execution, variables, turn)
         return turn
 
-    def sow(self, execution: str, variables: Sequence[tuple[str, bytes]], turn: int) -> None:
+    def sow_variables(self, execution: str, variables: Sequence[tuple[str, bytes]], turn: int) -> None:
         of = self.at(execution)
         for name, data in variables:
             if turn > of.turns.get(name, 0):

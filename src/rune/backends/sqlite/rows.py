@@ -189,12 +189,12 @@ class SqliteRows:
     def save_barrier(self, execution: str, row: BarrierRow, *, whole: bool = False) -> None:
         self._barriers.put(execution, row, whole=whole)
 
-    def set(self, execution: str, variables: Sequence[tuple[str, bytes]]) -> int:
+    def set_variables(self, execution: str, variables: Sequence[tuple[str, bytes]]) -> int:
         (last,) = self._connection.execute(_TURN, (execution,)).fetchone()
-        self.sow(execution, variables, last + 1)
+        self.sow_variables(execution, variables, last + 1)
         return int(last) + 1
 
-    def sow(self, execution: str, variables: Sequence[tuple[str, bytes]], turn: int) -> None:
+    def sow_variables(self, execution: str, variables: Sequence[tuple[str, bytes]], turn: int) -> None:
         self._connection.executemany(_SET, [(execution, name, data, turn) for name, data in variables])
 
     def foresee(self, execution: str, barrier: str, items: Sequence[int]) -> None:
