@@ -12,6 +12,7 @@ from typing import assert_never
 import msgspec
 
 from rune.core.fanouts import FanOuts
+from rune.core.merges import Merges
 from rune.core.operations import (
     Answer,
     Arm,
@@ -34,7 +35,7 @@ from rune.core.operations import (
     TryAgain,
     scope_key,
 )
-from rune.core.rows import EndRow, ExecutionRow, MergeRow, Rows, ScopeRow, StepRow
+from rune.core.rows import EndRow, ExecutionRow, Rows, ScopeRow, StepRow
 
 __all__ = ["Ledger"]
 
@@ -46,6 +47,7 @@ class Ledger:
         self._rows = rows
         self._clock = clock
         self._fan_outs = FanOuts(rows)
+        self._merges = Merges(rows)
 
     # --- the calls ---
 
@@ -296,68 +298,18 @@ class Ledger:
 
     # --- merges ---
 
-    def _merge(self, row: ExecutionRow, commit: Commit, rule: Rule) -> MergeRow:
-        known = self._rows.merge(row.id, rule.merge)
-        if known is None:
-            self._own(row.id, commit.place)
-            known = MergeRow(rule.merge, scope_key(commit.place), rule.expected, rule.need)
-        return known
-
     def _arrive(self, row: ExecutionRow, commit: Commit, operation: ArriveAt, answer: Answer) -> None:
-        merge = self._merge(row, commit, operation.rule)
-        if self._rows.has_arrival(row.id, merge.id, commit.step):
-            if merge.closer == commit.step:
-                answer.opened.append(merge.id)
-            answer.arrived = (merge.accounted, merge.expected)
-            return
-        if merge.state == "waiting":
-            self._rows.add_arrival(row.id, merge.id, commit.step, operation.order, operation.payload)
-            merge.live += 1
-            merge.accounted += 1
-            if merge.live == 1 and operation.rule.timer:
-                merge.timer = operation.rule.timer.id
-                self._rows.arm(row.id, operation.rule.timer)
-            self._decide(row, merge, commit.step, answer)
-            self._rows.save_merge(row.id, merge)
-            answer.arrived = (merge.accounted, merge.expected)
-        if merge.closer == commit.step:
-            merge.winner = commit.step
-            self._rows.save_merge(row.id, merge)
-        else:
+        self._own_merge(row.id, commit, operation.rule)
+        if not self._merges.arrive(row.id, commit, operation, answer):
             self._settle(row, commit, Settle(-1), answer)
 
     def _skip(self, row: ExecutionRow, commit: Commit, operation: Skip, answer: Answer) -> None:
-        merge = self._merge(row, commit, operation.rule)
-        if self._rows.has_arrival(row.id, merge.id, operation.member):
-            if merge.closer == commit.step:
-                (answer.dead if merge.state == "dead" else answer.opened).append(merge.id)
-            return
-        if merge.state != "waiting":
-            return
-        self._rows.add_arrival(row.id, merge.id, operation.member, -1, None)
-        merge.accounted += operation.weight
-        self._decide(row, merge, commit.step, answer)
-        self._rows.save_merge(row.id, merge)
+        self._own_merge(row.id, commit, operation.rule)
+        self._merges.skip(row.id, commit, operation, answer)
 
-    def _decide(self, row: ExecutionRow, merge: MergeRow, step: str, answer: Answer) -> None:
-        left = merge.expected - merge.accounted
-        if merge.live == 0:
-            state = "waiting" if left else "dead"
-        elif merge.need is None:
-            state = "waiting" if left else "open"
-        elif merge.live >= merge.need:
-            state = "open"
-        else:
-            state = "impossible" if merge.live + left < merge.need else "waiting"
-        if state != "waiting":
-            self._close_merge(row, merge, state, step, answer)
-
-    def _close_merge(self, row: ExecutionRow, merge: MergeRow, state: str, step: str, answer: Answer) -> None:
-        merge.state = state
-        merge.closer = step
-        (answer.dead if state == "dead" else answer.opened).append(merge.id)
-        if merge.timer:
-            self._rows.disarm(row.id, merge.timer)
+    def _own_merge(self, execution: str, commit: Commit, rule: Rule) -> None:
+        if self._rows.merge(execution, rule.merge) is None:
+            self._own(execution, commit.place)
 
     # --- time-outs ---
 
@@ -378,7 +330,7 @@ class Ledger:
             self._fan_outs.close(row.id, barrier, commit.step, "timeout", answer)
             self._rows.save_barrier(row.id, barrier)
         elif merge is not None:
-            self._close_merge(row, merge, "timeout", commit.step, answer)
+            self._merges.close(row.id, merge, "timeout", commit.step, answer)
             self._rows.save_merge(row.id, merge)
             self._settle(row, commit, Settle(+1), answer)
 

@@ -93,6 +93,10 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True):
         return len(range(self.start, self.stop, self.stride))
 
 
+IN_FLIGHT = 4 * 4096
+"""Items in flight at most, of very many, where nothing else is said: those that wait in a queue take room there."""
+
+
 class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
     """When failed items fail the whole fan-out."""
 

@@ -29,14 +29,19 @@ MANY = 1000
 """Results of a loop over which they are stored in parts; shards over which they are not named one by one."""
 
 _BEGINNING = f'{{"kind":"result_ref","ref":"{reference("")}'.encode()
-_RESULT = re.compile(re.escape(_BEGINNING) + b"([0-9a-f]{40})")
+_SIZE = f'"(?:,"store":"{STORE}","meta":{{"bytes":([0-9]{{1,15}}),)?'.encode()
+_RESULT = re.compile(re.escape(_BEGINNING) + b"([0-9a-f]{40})" + _SIZE)
 _TEXT, _ELEMENTS, _FIELDS, _DEPTH = 80, 3, 10, 3
 """What a preview shows of a text, a list and an object, and how deep."""
 
 
-def results_in(data: bytes) -> set[str]:
-    """The hashes of the values that a `result_ref` in JSON stands for, without parts of manifests."""
-    return {found.decode() for found in _RESULT.findall(data)} if _BEGINNING in data else set()
+def results_in(data: bytes) -> dict[str, int]:
+    """The values that a `result_ref` in JSON stands for, without parts of manifests: their sizes by hash.
+
+    The size of one whose `result_ref` does not say it is 0.
+    """
+    found = _RESULT.findall(data) if _BEGINNING in data else ()
+    return {hash.decode(): int(size or 0) for hash, size in found}
 
 
 def result_ref(reference: str, data: bytes, shown: Any) -> dict[str, Any]:
