@@ -247,6 +247,21 @@ class Rig(ABC):
             )
         return {key: msgspec.json.decode(raw) for key, raw in values.items()}
 
+    async def most_between(self, execution: str, first: str, gather: str) -> int:
+        """Run to the end: how many items had begun with one node and not reached the other, at most."""
+        most = 0
+
+        def look() -> bool:
+            nonlocal most
+            told = [s for s in self.statuses if s.execution_id == execution]
+            entered = {s.step for s in told if s.node_id == first and s.status == "running"}
+            left = {s.lineage_stack[-1].item_index for s in told if s.node_id == gather and s.lineage_stack}
+            most = max(most, len(entered) - len(left))
+            return False
+
+        await self.run(until=look)
+        return most
+
     async def finished(self, execution: str) -> CompletionMessage:
         """The completion, after everything that has to be true after an end was checked."""
         self.check()

@@ -341,17 +341,7 @@ async def test_never_more_items_in_flight_than_the_window(rigged: Any, window: i
     )
     async with rigged(at_once=20, duplicates=0.2) as rig:
         execution = await rig.start(definition, list(range(40)))
-        most = 0
-
-        def look() -> bool:
-            nonlocal most
-            told = [s for s in rig.statuses if s.execution_id == execution]
-            entered = {s.step for s in told if s.node_id == "b" and s.status == "running"}
-            left = {s.lineage_stack[-1].item_index for s in told if s.node_id == "g" and s.lineage_stack}
-            most = max(most, len(entered) - len(left))
-            return False
-
-        await rig.run(until=look)
+        most = await rig.most_between(execution, "b", "g")
         await rig.finished(execution)
         context = await rig.context(execution)
         assert context["$g"]["aggregated"] == list(range(40)), "in order"

@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 from rune.core.playbook.tool import Tool, ToolContext
 from rune.history.events import Event, packed
 from tests.master.client import Api, open_api
+from tests.playbooks.diamond import DIAMOND
+from tests.playbooks.playing import whole
 
 PLAYBOOK = """
 apiVersion: noetl.io/v2
@@ -35,38 +37,11 @@ async def test_a_playbook_is_stored_started_and_looked_at(small: Api) -> None:
     assert tokens["node"] == "~tokens"
 
 
-DIAMOND = """
-apiVersion: noetl.io/v2
-kind: Playbook
-metadata: {name: diamond}
-workload: {flag: ""}
-workflow:
-  - step: begin
-    spec: {next_mode: inclusive}
-    tool: {kind: noop, eval: [{else: {do: continue, set_ctx: {seen: [begin]}}}]}
-    next: [left, right]
-  - step: left
-    tool: {kind: noop, eval: [{else: {do: continue, set_ctx: {left: 1}}}]}
-    next: [{step: join}]
-  - step: right
-    tool: {kind: noop, eval: [{else: {do: continue, set_ctx: {right: 2}}}]}
-    next: [{step: join}]
-  - step: join
-    when: "{{ ctx.left is defined and ctx.right is defined }}"
-    tool:
-      - look:
-          kind: python
-          args: {flag: "{{ workload.flag }}"}
-          code: "import os; assert os.path.exists(flag)"
-      - note: {kind: noop, eval: [{else: {do: continue, set_ctx: {sum: "{{ ctx.left + ctx.right }}"}}}]}
-"""
-
-
 async def test_a_redriven_playbook_runs_what_failed_with_the_ctx_of_what_stands(
     api: Api, tmp_path: Path
 ) -> None:
     flag = tmp_path / "flag"
-    body = {"source": DIAMOND, "input": {"flag": str(flag)}, "wait": 30}
+    body = {"source": whole(DIAMOND), "input": {"flag": str(flag)}, "wait": 30}
     failed = (await api.ask("POST", "/api/executions", json=body)).json
     assert failed["status"] == "failed", failed
     flag.touch()

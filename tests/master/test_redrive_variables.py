@@ -15,6 +15,7 @@ from rune.history.executions import Execution
 from rune.master.standing import Wish
 from tests.conformance.flows import flow, node
 from tests.master.mending import Mending, mending
+from tests.playbooks.diamond import DIAMOND
 from tests.playbooks.playing import whole
 
 ORDERS = range(8)
@@ -249,32 +250,6 @@ async def test_a_history_that_does_not_know_of_variables_is_redriven_all_the_sam
 
 
 # --- playbooks ---------------------------------------------------------------------------------------------
-
-DIAMOND = """
-workload: {flag: ""}
-workflow:
-  - step: begin
-    spec: {next_mode: inclusive}
-    tool: {kind: noop, eval: [{else: {do: continue, set_ctx: {seen: [begin]}}}]}
-    next: [left, right]
-  - step: left
-    tool: {kind: noop, eval: [{else: {do: continue, set_ctx: {left: 1}}}]}
-    next: [{step: join}]
-  - step: right
-    tool: {kind: noop, eval: [{else: {do: continue, set_ctx: {right: 2}}}]}
-    next: [{step: join}]
-  - step: join
-    when: "{{ ctx.left is defined and ctx.right is defined }}"
-    tool:
-      - add:
-          kind: python
-          args: {l: "{{ ctx.left }}", r: "{{ ctx.right }}", flag: "{{ workload.flag }}"}
-          code: |
-            import os
-            assert os.path.exists(flag)
-            result = l + r
-      - note: {kind: noop, eval: [{else: {do: continue, set_ctx: {sum: "{{ results.add }}"}}}]}
-"""
 
 
 async def told(rig: Mending, execution: Execution) -> dict[str, list[tuple[str, bool]]]:

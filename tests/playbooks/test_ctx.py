@@ -4,26 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.playbooks.diamond import DIAMOND
 from tests.playbooks.playing import play
-
-DIAMOND = """
-workflow:
-  - step: begin
-    spec: {next_mode: inclusive}
-    tool: {kind: noop, eval: [{else: {do: continue, set_ctx: {seen: [begin]}}}]}
-    next: [left, right]
-  - step: left
-    tool: {kind: noop, eval: [{else: {do: continue, set_ctx: {left: 1}}}]}
-    next: [{step: join}]
-  - step: right
-    tool: {kind: noop, eval: [{else: {do: continue, set_ctx: {right: 2}}}]}
-    next: [{step: join}]
-  - step: join
-    when: "{{ ctx.left is defined and ctx.right is defined }}"
-    tool:
-      - add: {kind: python, args: {l: "{{ ctx.left }}", r: "{{ ctx.right }}"}, code: result = l + r}
-      - note: {kind: noop, eval: [{else: {do: continue, set_ctx: {sum: "{{ results.add }}"}}}]}
-"""
 
 
 @pytest.mark.parametrize("database", [None, "file"])

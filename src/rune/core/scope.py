@@ -11,7 +11,7 @@ from rune.core.context import Layer, Ref
 from rune.core.messages import Branch
 from rune.core.workflow import Workflow
 
-__all__ = ["BranchScope", "context_names", "output_name", "unwrapped"]
+__all__ = ["BranchScope", "Over", "context_names", "output_name", "unwrapped"]
 
 
 def context_names(names: frozenset[str], flow: Workflow, branch: Branch) -> frozenset[str]:
@@ -130,6 +130,24 @@ class BranchScope(Struct, eq=False, gc=False):
 
     def _workflow_facts(self) -> dict[str, str]:
         return {"id": self._flow.id, "name": self._flow.name}
+
+
+class Over:
+    """Names laid over a scope."""
+
+    __slots__ = ("_names", "_scope")
+
+    def __init__(self, names: Mapping[str, Any], scope: BranchScope) -> None:
+        self._names = names
+        self._scope = scope
+
+    def lookup(self, name: str) -> Any:
+        """The value of a name."""
+        return self._names[name] if name in self._names else self._scope.lookup(name)
+
+    def names(self) -> list[str]:
+        """Every name that means something here."""
+        return [*self._names, *self._scope.names()]
 
 
 _SPECIAL = {

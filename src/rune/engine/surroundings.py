@@ -19,7 +19,7 @@ from rune.core.messages import Caller, Frame
 from rune.core.node import Gathered
 from rune.core.outcome import Outcome
 from rune.core.references import hash_of, reference
-from rune.core.scope import BranchScope
+from rune.core.scope import BranchScope, Over
 from rune.core.step import Step
 from rune.engine.slots import Slot
 from rune.engine.values import Values
@@ -88,7 +88,7 @@ class Surroundings(Struct, eq=False, gc=False):
         return self._step.node.name
 
     def evaluate(self, expression: Expression, names: Mapping[str, Any] | None = None) -> Any:
-        return expression.evaluate(_Over(names, self.scope) if names else self.scope)
+        return expression.evaluate(Over(names, self.scope) if names else self.scope)
 
     def previous(self) -> Raw:
         return self.scope.previous()
@@ -166,22 +166,6 @@ class Surroundings(Struct, eq=False, gc=False):
         number = getattr(logging, level.upper(), logging.INFO)
         text = self._means.credentials.mask.text(message)
         _log.log(number, "%s: %s", self.node_name, text, extra={"execution": self.execution_id})
-
-
-class _Over:
-    """Names laid over a scope."""
-
-    __slots__ = ("_names", "_scope")
-
-    def __init__(self, names: Mapping[str, Any], scope: BranchScope) -> None:
-        self._names = names
-        self._scope = scope
-
-    def lookup(self, name: str) -> Any:
-        return self._names[name] if name in self._names else self._scope.lookup(name)
-
-    def names(self) -> list[str]:
-        return [*self._names, *self._scope.names()]
 
 
 def is_cancelled() -> bool:

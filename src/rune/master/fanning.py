@@ -13,7 +13,7 @@ from rune.core.errors import RuneError
 from rune.core.expressions import Expression, ExpressionError
 from rune.core.node import Gathered
 from rune.core.outcome import FanOut
-from rune.core.scope import BranchScope
+from rune.core.scope import BranchScope, Over
 from rune.core.workflow import Node
 from rune.history.executions import Execution
 from rune.master.standing import wish_of
@@ -44,20 +44,6 @@ def _edits(execution: Execution, step: str) -> dict[int, Any]:
     return {item: msgspec.json.decode(value) for item, value in edits.items()}
 
 
-class _Over:
-    """Names laid over a scope."""
-
-    def __init__(self, names: Mapping[str, Any], scope: BranchScope) -> None:
-        self._names = names
-        self._scope = scope
-
-    def lookup(self, name: str) -> Any:
-        return self._names[name] if name in self._names else self._scope.lookup(name)
-
-    def names(self) -> list[str]:
-        return [*self._names, *self._scope.names()]
-
-
 class _Onlooker:
     """A StepContext for pure nodes: it shows what there is to see, and lets nothing be done."""
 
@@ -76,7 +62,7 @@ class _Onlooker:
         self.node_name = node.name
 
     def evaluate(self, expression: Expression, names: Mapping[str, Any] | None = None) -> Any:
-        return expression.evaluate(_Over(names, self._scope) if names else self._scope)
+        return expression.evaluate(Over(names, self._scope) if names else self._scope)
 
     def value(self, name: str) -> Any:
         return self._scope.lookup(name)
