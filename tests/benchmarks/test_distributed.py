@@ -31,7 +31,8 @@ def test_everything_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
         "one node",
         "Timers",
         "arming one",
-        "50 due in one second",
+        "50 due in one second: share published within one",
+        "told to have ended: p99",
     )
     assert len(told) == len(beginnings)
     for line, beginning in zip(told, beginnings, strict=True):
