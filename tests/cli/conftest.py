@@ -7,11 +7,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.cli.definitions import in_line
 
 Rune = Callable[..., subprocess.CompletedProcess[str]]
 Definition = Callable[..., str]
@@ -70,7 +71,7 @@ def definition(tmp_path: Path) -> Definition:
 
     def write(*nodes: dict[str, Any], edges: list[dict[str, Any]] | None = None) -> str:
         if edges is None:
-            edges = [{"id": f"to_{b['id']}", "src": a["id"], "dst": b["id"]} for a, b in pairwise(nodes)]
+            edges = in_line(nodes)
         flow = {"workflow_id": "flow", "nodes": list(nodes), "edges": edges}
         (tmp_path / "flow.json").write_text(json.dumps(flow, indent=2))
         return "flow.json"

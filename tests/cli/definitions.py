@@ -1,7 +1,9 @@
-"""Nodes for the workflows of these tests."""
+"""Workflows of these tests, and nodes for them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 TWICE = '''
@@ -13,6 +15,11 @@ def twice(n: int) -> int:
     return 2 * n
 '''
 """A module with a node type of one's own."""
+
+
+def in_line(nodes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The edges of nodes that follow one another."""
+    return [{"id": f"to_{b['id']}", "src": a["id"], "dst": b["id"]} for a, b in pairwise(nodes)]
 
 
 def edit(id: str, **values: Any) -> dict[str, Any]:

@@ -7,19 +7,17 @@ import re
 import signal
 import subprocess
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from tests.cli.conftest import Rune
-from tests.cli.definitions import edit, log, wait
+from tests.cli.definitions import edit, in_line, log, wait
 
 
 def write(path: Path, *nodes: dict[str, Any]) -> None:
     """Write a workflow of nodes one after another."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    edges = [{"id": f"e{n}", "src": a["id"], "dst": b["id"]} for n, (a, b) in enumerate(pairwise(nodes))]
-    path.write_text(json.dumps({"nodes": nodes, "edges": edges}, indent=1))
+    path.write_text(json.dumps({"nodes": nodes, "edges": in_line(nodes)}, indent=1))
 
 
 def call(name: str, **input: Any) -> dict[str, Any]:

@@ -10,7 +10,11 @@ import pytest
 import trustme
 
 from rune.nodes._http_client import HttpClient
+from rune.nodes._sql import Databases
+from rune.nodes._threads import Threads
+from tests.nodes.fakes import FakeContext
 from tests.nodes.web import Web
+from tests.servers.postgres import shared_postgres
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +41,18 @@ async def client() -> AsyncIterator[HttpClient]:
     client = HttpClient()
     yield client
     await client.close()
+
+
+@pytest.fixture
+async def sql() -> AsyncIterator[FakeContext]:
+    """A step that reaches a PostgreSQL database of its own, and DuckDB."""
+    server = shared_postgres()
+    url = server.new_database()
+    databases, threads = Databases(), Threads()
+    yield FakeContext({}, credential={"dsn": url}, services={"sql": databases, "threads": threads})
+    await databases.close()
+    await threads.close()
+    server.drop_database(url)
 
 
 @pytest.fixture(scope="session")

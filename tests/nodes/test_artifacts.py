@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,26 @@ def test_what_cannot_be_read_is_told(artifacts: Artifacts, key: str, code: str) 
     with pytest.raises(NodeError) as raised:
         artifacts.get(key)
     assert raised.value.code == code
+
+
+def test_a_link_that_is_put_there_in_the_last_moment_is_not_followed(
+    artifacts: Artifacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, opening = tmp_path / "folder/file", os.open
+
+    def swapped(path: Path, flags: int) -> int:
+        file.unlink()
+        file.symlink_to("/etc/hostname")
+        return opening(path, flags)
+
+    for read in (artifacts.get, artifacts.open):
+        file.unlink()
+        file.touch()
+        monkeypatch.setattr(os, "open", swapped)
+        with pytest.raises(NodeError) as raised:
+            read("folder/file")
+        monkeypatch.undo()
+        assert raised.value.code == "ARTIFACT_UNREADABLE"
 
 
 @pytest.mark.parametrize("key", ["folder", "folder/file/inside", "x" * 300])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -49,6 +50,25 @@ async def test_a_failure_says_what_and_where(code: str, said: str, context: Fake
     with pytest.raises(NodeError) as raised:
         await output(Code, context, code=code)
     assert said in raised.value.message
+
+
+async def test_code_does_not_begin_once_its_server_has_died() -> None:
+    """The server forks, and dies before the new process could ask to end with it."""
+    script = """
+import os, sys, time
+from rune.nodes import _forkserver
+server = os.getpid()
+if os.fork():
+    os._exit(0)
+while os.getppid() == server:
+    time.sleep(0.001)
+print("left", flush=True)
+_forkserver._confine(server)
+print("begun", flush=True)
+"""
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, stdout=pipe, stderr=pipe)
+    assert await process.communicate() == (b"left\n", b"")
 
 
 async def test_a_process_that_dies_is_told(context: FakeContext) -> None:

@@ -1,40 +1,16 @@
-"""Results that are kept: by reference, in parts, and in their order."""
+"""Results that are kept: by reference, and in parts."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import msgspec
+import pytest
 from msgspec import Raw
 
-from rune.core.ids import content_hash
-from rune.core.playbook.pipeline import Ended
-from rune.core.references import reference
+from rune.core.errors import NodeError
 from rune.nodes._results import Results, kept, loaded, part_of
-from rune.nodes.playbook.looping import Collected
-
-
-class Store:
-    """As much of a StepContext as this needs; what is kept first takes longest."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, bytes] = {}
-        self._rest = 0.01
-
-    async def keep(self, data: bytes) -> tuple[str, bytes]:
-        rest, self._rest = self._rest, self._rest / 2
-        await asyncio.sleep(rest)
-        name = reference(content_hash(data))
-        self.values[name] = data
-        return name, data
-
-    async def load(self, name: str) -> Any:
-        return msgspec.json.decode(self.values[name])
-
-
-def encoded(value: Any) -> bytes:
-    return msgspec.json.encode(value)
+from tests.nodes.store import Store, encoded
 
 
 async def test_few_small_results_are_a_list() -> None:
@@ -71,22 +47,6 @@ async def test_parts_are_bounded_in_bytes_and_in_number() -> None:
     assert await loaded(store, whole) == [*range(25_000), *["x" * 60_000] * 20]
 
 
-async def test_results_that_come_side_by_side_stand_in_order() -> None:
-    store: Any = Store()
-    collected = Collected(store, {"all": "append", "last": "merge"})
-    texts = [f"{number:03}" + "x" * 30_000 for number in range(60)]
-    await asyncio.gather(
-        *(
-            collected.put(at, Ended(texts[at]), {"all": texts[at], "last": {"at": at}})
-            for at in reversed(range(60))
-        )
-    )
-    whole = msgspec.json.decode(encoded(await collected.whole()))
-    assert len(whole["results"]["parts"]) > 5
-    shared = {"all": texts, "last": {"at": 59}}
-    assert await loaded(store, whole) == {"results": texts, "count": 60, "shared": shared}
-
-
 async def test_a_large_result_is_kept_and_found_again() -> None:
     store: Any = Store()
     large = {"rows": ["x" * 100] * 1000}
@@ -99,6 +59,13 @@ async def test_a_large_result_is_kept_and_found_again() -> None:
     assert whole["kind"] == "manifest", "in a list it would be taken for a result"
     assert await part_of(store, whole["parts"][0]) == [large]
     assert await loaded(store, {"results": whole, "count": 1}) == {"results": [large], "count": 1}
+
+
+async def test_a_part_that_is_no_list_is_refused() -> None:
+    store: Any = Store()
+    name, _ = await store.keep(encoded(5))
+    with pytest.raises(NodeError, match="not a list"):
+        await loaded(store, {"kind": "manifest", "store": "rune", "parts": [{"ref": name}]})
 
 
 async def test_what_is_no_reference_stays_what_it_is() -> None:

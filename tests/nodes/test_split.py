@@ -38,6 +38,15 @@ async def test_labels_and_keys_are_expressions_of_the_item() -> None:
     assert outcome.keys == ["7", "9"]
 
 
+async def test_long_labels_are_cut_and_long_keys_stay_apart() -> None:
+    texts = ["x" * 1000 + end for end in "ab"]
+    outcome = await fan_out(FakeContext({"$t": texts}), input_array="$t", label="$item", key="$item")
+    assert outcome.labels == ["x" * 199 + "…"] * 2
+    assert outcome.keys is not None
+    assert [len(key) for key in outcome.keys] == [200, 200]
+    assert outcome.keys[0] != outcome.keys[1]
+
+
 @pytest.mark.parametrize(
     ("given", "source", "length"),
     [

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from rune.core.errors import NodeError
-from rune.nodes._sql import Databases
-from rune.nodes._statements import statements
-from rune.nodes._threads import Threads
+from rune.nodes._statements import parameters, statements
 from rune.nodes.sql import Sql
 from tests.nodes.fakes import FakeContext, output
-from tests.servers.postgres import shared_postgres
 
 
 @pytest.mark.parametrize(
@@ -30,21 +25,22 @@ def test_statements_end_where_a_semicolon_is_one(text: str, found: list[str]) ->
     assert statements(text) == found
 
 
-@pytest.fixture
-async def context() -> AsyncIterator[FakeContext]:
-    server = shared_postgres()
-    url = server.new_database()
-    databases, threads = Databases(), Threads()
-    yield FakeContext({}, credential={"dsn": url}, services={"sql": databases, "threads": threads})
-    await databases.close()
-    await threads.close()
-    server.drop_database(url)
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("SELECT 1", 0),
+        ("SELECT $1, $12, $2", 12),
+        ("SELECT '$3', \"$4\", $$ $5 $$, a$6 -- $7\n/* $8 */ WHERE n>$2", 2),
+    ],
+)
+def test_parameters_are_counted_where_they_are_some(text: str, count: int) -> None:
+    assert parameters(text) == count
 
 
-async def test_rows_come_as_json(context: FakeContext) -> None:
+async def test_rows_come_as_json(sql: FakeContext) -> None:
     found = await output(
         Sql,
-        context,
+        sql,
         command="SELECT 1 AS n, 2.5::numeric AS d, 'x' AS t, NULL AS nothing, now() > '2020-01-01' AS b,"
         " '2026-01-02'::date AS day, ARRAY[1, 2] AS list",
     )
@@ -54,13 +50,13 @@ async def test_rows_come_as_json(context: FakeContext) -> None:
     assert found["row_count"] == 1
 
 
-async def test_values_of_json_go_in_and_come_out_as_they_are(context: FakeContext) -> None:
+async def test_values_of_json_go_in_and_come_out_as_they_are(sql: FakeContext) -> None:
     await output(
-        Sql, context, command="CREATE TABLE v (j jsonb, at timestamptz, day date, t text, n numeric, a int[])"
+        Sql, sql, command="CREATE TABLE v (j jsonb, at timestamptz, day date, t text, n numeric, a int[])"
     )
     given = [{"k": [1, "ü"]}, "2026-01-02T03:04:05Z", "2026-01-02", 7, 1.5, [1, 2]]
     found = await output(
-        Sql, context, command="INSERT INTO v VALUES ($1, $2, $3, $4, $5, $6) RETURNING *", params=given
+        Sql, sql, command="INSERT INTO v VALUES ($1, $2, $3, $4, $5, $6) RETURNING *", params=given
     )
     assert found["rows"] == [
         {
@@ -72,24 +68,24 @@ async def test_values_of_json_go_in_and_come_out_as_they_are(context: FakeContex
             "a": [1, 2],
         }
     ]
-    text = await output(Sql, context, command="SELECT $1::jsonb AS j", params=['{"k": 1}'])
+    text = await output(Sql, sql, command="SELECT $1::jsonb AS j", params=['{"k": 1}'])
     assert text["rows"] == [{"j": {"k": 1}}], "JSON as text is JSON"
     with pytest.raises(NodeError) as raised:
-        await output(Sql, context, command="SELECT $1::date", params=["yesterday"])
+        await output(Sql, sql, command="SELECT $1::date", params=["yesterday"])
     assert raised.value.code == "SQL_ERROR"
 
 
-async def test_a_statement_that_takes_too_long_is_told(context: FakeContext) -> None:
+async def test_a_statement_that_takes_too_long_is_told(sql: FakeContext) -> None:
     with pytest.raises(NodeError, match=r"took longer than 0.2 s") as raised:
-        await output(Sql, context, command="SELECT pg_sleep(30)", timeout=0.2)
+        await output(Sql, sql, command="SELECT pg_sleep(30)", timeout=0.2)
     assert raised.value.code == "SQL_TIMEOUT"
-    assert (await output(Sql, context, command="SELECT 1 AS n"))["rows"] == [{"n": 1}]
+    assert (await output(Sql, sql, command="SELECT 1 AS n"))["rows"] == [{"n": 1}]
 
 
 @pytest.mark.parametrize("engine", ["postgres", "duckdb"])
-async def test_a_command_of_nothing_is_told(context: FakeContext, engine: str) -> None:
+async def test_a_command_of_nothing_is_told(sql: FakeContext, engine: str) -> None:
     with pytest.raises(NodeError, match="no statement"):
-        await output(Sql, context, command=" ; -- nothing", engine=engine)
+        await output(Sql, sql, command=" ; -- nothing", engine=engine)
 
 
 @pytest.mark.parametrize(
@@ -103,48 +99,46 @@ async def test_a_command_of_nothing_is_told(context: FakeContext, engine: str) -
     ],
 )
 async def test_a_credential_that_is_no_address_is_told(
-    context: FakeContext, credential: dict[str, object]
+    sql: FakeContext, credential: dict[str, object]
 ) -> None:
-    wrong = FakeContext({}, credential=credential, services=context._services)
+    wrong = FakeContext({}, credential=credential, services=sql._services)
     with pytest.raises(NodeError) as raised:
         await output(Sql, wrong, command="SELECT 1")
     assert raised.value.code == "SQL_CREDENTIAL"
     assert "hush" not in raised.value.message
 
 
-async def test_statements_are_one_transaction(context: FakeContext) -> None:
-    await output(Sql, context, command="CREATE TABLE t (n int)")
+async def test_statements_are_one_transaction(sql: FakeContext) -> None:
+    await output(Sql, sql, command="CREATE TABLE t (n int)")
     with pytest.raises(NodeError, match="division by zero") as raised:
-        await output(Sql, context, command="INSERT INTO t VALUES (1); SELECT 1 / 0")
+        await output(Sql, sql, command="INSERT INTO t VALUES (1); SELECT 1 / 0")
     assert raised.value.details == {"sqlstate": "22012"}
-    found = await output(
-        Sql, context, command="INSERT INTO t VALUES ($1), ($2); SELECT * FROM t", params=[5, 6]
-    )
+    found = await output(Sql, sql, command="INSERT INTO t VALUES ($1), ($2); SELECT * FROM t", params=[5, 6])
     assert found["rows"] == [{"n": 5}, {"n": 6}]
 
 
-async def test_a_server_that_is_away_may_be_tried_again(context: FakeContext) -> None:
-    away = FakeContext({}, credential={"host": "127.0.0.1", "port": 1}, services=context._services)
+async def test_a_server_that_is_away_may_be_tried_again(sql: FakeContext) -> None:
+    away = FakeContext({}, credential={"host": "127.0.0.1", "port": 1}, services=sql._services)
     with pytest.raises(NodeError, match="out of reach") as raised:
         await output(Sql, away, command="SELECT 1")
     assert raised.value.retryable
 
 
-async def test_a_credential_of_something_else_is_told(context: FakeContext) -> None:
-    other = FakeContext({}, credential={"token": "x"}, services=context._services)
+async def test_a_credential_of_something_else_is_told(sql: FakeContext) -> None:
+    other = FakeContext({}, credential={"token": "x"}, services=sql._services)
     with pytest.raises(NodeError, match="where PostgreSQL is"):
         await output(Sql, other, command="SELECT 1")
 
 
-async def test_duckdb_needs_no_server(context: FakeContext) -> None:
+async def test_duckdb_needs_no_server(sql: FakeContext) -> None:
     command = "SELECT sum(i)::int AS s FROM range(10) t(i)"
-    assert (await output(Sql, context, engine="duckdb", command=command))["rows"] == [{"s": 45}]
+    assert (await output(Sql, sql, engine="duckdb", command=command))["rows"] == [{"s": 45}]
     with pytest.raises(NodeError) as raised:
-        await output(Sql, context, engine="duckdb", command="SELECT * FROM nowhere")
+        await output(Sql, sql, engine="duckdb", command="SELECT * FROM nowhere")
     assert raised.value.code == "SQL_ERROR"
 
 
-async def test_times_with_a_zone_come_out_of_duckdb(context: FakeContext) -> None:
+async def test_times_with_a_zone_come_out_of_duckdb(sql: FakeContext) -> None:
     command = "SELECT TIMESTAMPTZ '2026-01-02 03:04:05+00' AS at"
-    (row,) = (await output(Sql, context, engine="duckdb", command=command))["rows"]
+    (row,) = (await output(Sql, sql, engine="duckdb", command=command))["rows"]
     assert row["at"].startswith("2026-01-02T")

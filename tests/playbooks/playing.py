@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ import msgspec
 from rune.cli.types import node_types
 from rune.core.errors import DefinitionError, ErrorInfo, Problem
 from rune.core.messages import NodeStatusMessage
+from rune.core.playbook.identity import step_of
+from rune.core.playbook.tool import Tool
+from rune.core.registry import Registry
 from rune.core.workflow import Workflow
 from rune.embedded import Embedded
 from rune.formats.definition import examine
@@ -33,7 +37,7 @@ class Played(msgspec.Struct):
         return [
             message.details["event"]
             for message in self.told
-            if message.node_id.partition("~")[0] == step and message.details and "event" in message.details
+            if step_of(message.node_id) == step and message.details and "event" in message.details
         ]
 
 
@@ -42,9 +46,10 @@ def whole(text: str) -> str:
     return HEAD + textwrap.dedent(text)
 
 
-def compiled(text: str, *, compatibility: bool = False) -> Workflow:
+def compiled(text: str, *, compatibility: bool = False, registry: Registry | None = None) -> Workflow:
     """The workflow of a playbook; DefinitionError if there are problems."""
-    _, flow, problems = examine(text, "playbook.yaml", node_types(Settings()), compatibility=compatibility)
+    registry = registry or node_types(Settings())
+    _, flow, problems = examine(text, "playbook.yaml", registry, compatibility=compatibility)
     if flow is None:
         raise DefinitionError(problems)
     return flow
@@ -62,13 +67,17 @@ async def play(
     compatibility: bool = False,
     settings: Settings | None = None,
     database: str | None = None,
+    tools: Iterable[type[Tool]] = (),
 ) -> Played:
-    """Run a playbook to its end."""
+    """Run a playbook to its end, with these tools besides Rune's own."""
     source = text.read_text(encoding="utf-8") if isinstance(text, Path) else whole(text)
-    flow = compiled(source, compatibility=compatibility)
     settings = settings or Settings()
+    registry = node_types(settings)
+    for tool in tools:
+        registry.add(tool)
+    flow = compiled(source, compatibility=compatibility, registry=registry)
     told: list[NodeStatusMessage] = []
-    async with Embedded.open(settings, node_types(settings), database) as rune:
+    async with Embedded.open(settings, registry, database) as rune:
         rune.listen(told.extend)
         completion = await rune.result(await rune.start(flow, input=input or {}))
     results = msgspec.json.decode(completion.final_context.get("$~verdict", msgspec.Raw(b"{}"))) or {}

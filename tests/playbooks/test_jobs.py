@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -9,11 +10,15 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 
+from rune import embedded
+from rune.core.playbook.tool import Tool, ToolContext
 from rune.settings import Settings
 from tests.playbooks.mortal import MORTAL, entries
 from tests.playbooks.playing import play
@@ -25,24 +30,45 @@ workflow:
   - step: work
     spec: {{loop_mode: fanout, fanout: {{queue_ttl: {ttl}, max_job_retries: {retries}, allow_partial: true}}}}
     loop: {{in: [1, 2, 3, 4], iterator: n}}
-    tool: {{kind: python, args: {{n: "{{{{ iter.n }}}}"}}, code: "import time; time.sleep(0.3); result = n"}}
+    tool: {{kind: slow}}
     next: [{{step: told, args: {{fanin: "{{{{ fanin }}}}"}}}}]
   - {{step: told, tool: {{kind: python, code: "result = [fanin['succeeded'], fanin['failed']]"}}}}
 """
 
 
-async def test_a_shard_that_waits_too_long_in_the_queue_has_expired() -> None:
-    played = await play(SLOW.format(ttl=0.2, retries=0), settings=Settings(concurrency=1))
-    succeeded, failed = played.steps["told"]
-    assert succeeded >= 1
-    assert failed >= 1
-    assert succeeded + failed == 4
-    errors = {m.error.code for m in played.told if m.error is not None and m.node_id == "work~shard"}
-    assert errors == {"SHARD_EXPIRED"}
+class Slow(Tool, kw_only=True):
+    """The first shard, for which the others wait."""
+
+    name: ClassVar = "tool.slow"
+    work: ClassVar[Callable[[], Awaitable[None]]]
+
+    async def call(self, context: ToolContext) -> Mapping[str, Any]:
+        await Slow.work()
+        return {}
 
 
-async def test_an_expired_shard_is_put_into_the_queue_again() -> None:
-    played = await play(SLOW.format(ttl=0.2, retries=100), settings=Settings(concurrency=1))
+async def test_a_shard_that_waits_too_long_in_the_queue_has_expired(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(time=time.time)
+    monkeypatch.setattr(embedded, "time", SimpleNamespace(time=lambda: clock.time()))
+
+    async def an_hour() -> None:
+        clock.time = lambda: time.time() + 3600
+
+    monkeypatch.setattr(Slow, "work", an_hour, raising=False)
+    played = await play(SLOW.format(ttl=600, retries=0), settings=Settings(concurrency=1), tools=[Slow])
+    assert played.steps["told"] == [1, 3]
+    errors = [m.error.code for m in played.told if m.error is not None and m.node_id == "work~shard"]
+    assert errors == ["SHARD_EXPIRED"] * 3
+
+
+async def test_an_expired_shard_is_put_into_the_queue_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    rests = iter([0.3])
+
+    async def some_time() -> None:
+        await asyncio.sleep(next(rests, 0))
+
+    monkeypatch.setattr(Slow, "work", some_time, raising=False)
+    played = await play(SLOW.format(ttl=0.2, retries=100), settings=Settings(concurrency=1), tools=[Slow])
     assert played.steps["told"] == [4, 0]
     assert any(m.error is not None and m.error.code == "SHARD_EXPIRED" for m in played.told)
 

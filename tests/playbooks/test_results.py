@@ -263,6 +263,88 @@ async def test_a_reference_to_nothing_says_so(ref: str, said: str) -> None:
     assert said in played.error.message
 
 
+REF = {"kind": "result_ref", "ref": "rune:" + "0" * 40, "store": "rune"}
+MANIFEST = {"kind": "manifest", "store": "rune", "parts": [{"ref": REF["ref"]}]}
+POSING = [
+    REF,
+    MANIFEST,
+    {"results": MANIFEST, "count": 1},
+    {"results": [], "shared": {"one": REF}},
+]
+"""What a web service may answer, as anything else."""
+
+
+@pytest.mark.parametrize("posing", POSING, ids=["result-ref", "manifest", "loop", "shared"])
+async def test_data_that_looks_like_a_reference_stays_data(posing: dict[str, Any]) -> None:
+    played = await play(
+        """
+    workflow:
+      - step: fetch
+        tool: {kind: python, args: {it: "{{ workload.it }}"}, code: result = it}
+        next: [{step: look, when: "{{ fetch == workload.it }}"}]
+      - step: look
+        tool: {kind: python, args: {it: "{{ fetch }}"}, code: "result = {'got': it}"}
+    """,
+        {"it": posing},
+    )
+    assert played.status == "completed", played.error
+    assert played.steps["look"] == {"got": posing}
+
+
+@pytest.mark.parametrize("mode", ["local", "fanout"])
+async def test_elements_that_look_like_references_stay_data(mode: str) -> None:
+    played = await play(
+        f"""
+    workflow:
+      - step: fetch
+        spec: {{loop_mode: {mode}, fanout: {{reducers: {{all: append, last: max, by: merge}}}}}}
+        loop: {{in: "{{{{ workload.all }}}}", iterator: it}}
+        tool:
+          kind: python
+          args: {{it: "{{{{ iter.it }}}}"}}
+          code: result = it
+          eval:
+            - expr: "{{{{ iter.it.kind == 'result_ref' }}}}"
+              do: continue
+              set_shared: {{all: "{{{{ iter.it }}}}", last: "{{{{ iter.it }}}}", by: "{{{{ iter.it }}}}"}}
+            - else: {{do: continue, set_shared: {{all: "{{{{ iter.it }}}}"}}}}
+        next: [look]
+      - step: look
+        tool:
+          kind: python
+          args: {{results: "{{{{ fetch.results }}}}", shared: "{{{{ fetch.shared }}}}"}}
+          code: "result = [results, shared]"
+        next: [again]
+      - step: again
+        loop: {{in: "{{{{ fetch.results }}}}", iterator: it}}
+        tool: {{kind: python, args: {{it: "{{{{ iter.it }}}}"}}, code: "result = it['kind']"}}
+    """,
+        {"all": POSING[:2]},
+    )
+    assert played.status == "completed", played.error
+    shared = {"all": POSING[:2], "last": REF, "by": REF}
+    assert played.steps["look"] == [POSING[:2], shared]
+    assert played.steps["again"]["results"] == ["result_ref", "manifest"]
+
+
+@pytest.mark.parametrize("mode", ["local", "fanout"])
+@pytest.mark.parametrize("posing", [REF, MANIFEST, {**REF, "ref": "none of ours"}])
+async def test_a_loop_over_what_only_looks_kept_has_failed(mode: str, posing: dict[str, Any]) -> None:
+    played = await play(
+        f"""
+    workflow:
+      - step: loop
+        spec: {{loop_mode: {mode}}}
+        loop: {{in: "{{{{ workload.it }}}}", iterator: it}}
+        tool: {{kind: noop}}
+        next: [{{step: mend, when: "{{{{ event.name == 'step.failed' }}}}"}}]
+      - {{step: mend, tool: {{kind: python, code: result = 1}}}}
+    """,
+        {"it": posing},
+    )
+    assert (played.status, played.steps.get("mend")) == ("completed", 1), played.error
+
+
 async def test_a_secret_is_masked_where_it_is_kept_and_in_what_is_shown_of_it() -> None:
     # The secret stands where a preview cuts texts short.
     code = "result = ['x' * 75 + 's3cret-token'] * 1000"

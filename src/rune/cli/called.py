@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from rune.core.errors import DefinitionError, Problem
+from rune.core.playbook.identity import is_playbook
 from rune.formats.document import load
-from rune.formats.linking import Found, is_playbook
+from rune.formats.linking import Found
 
 __all__ = ["Beside"]
 

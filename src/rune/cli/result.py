@@ -13,6 +13,7 @@ from rune.cli.command import Exit, say
 from rune.cli.view import duration
 from rune.core.errors import ErrorInfo
 from rune.core.messages import CompletionMessage, encode
+from rune.core.playbook.identity import step_of
 from rune.core.result import final_output
 from rune.core.workflow import Workflow
 
@@ -88,7 +89,7 @@ def _show_error(error: ErrorInfo, flow: Workflow | None) -> None:
     name = f" ({node.name})" if node is not None and node.name != node.id and not in_step else ""
     where = f"node '{error.node}'{name}: " if error.node else ""
     if in_step and error.node:
-        step = error.node.partition("~")[0]
+        step = step_of(error.node)
         where = f"step '{step}': " if step else ""
     say(f"  {where}{error.code}: {error.message}")
     for key, value in (error.details or {}).items():

@@ -152,7 +152,8 @@ class NodeType(msgspec.Struct, kw_only=True):
     ports: ClassVar[tuple[str, ...]] = ("out",)
     """The ports it may end at, besides `error`; empty when its parameters decide."""
     pure: ClassVar[bool] = False
-    """A function of its parameters that never awaits: it may run twice, and leaves no record."""
+    """A function of its parameters, and of what it gathers: it may run twice, and leaves no record. It never
+    waits, but where it `streams`, and then only for what is kept with the execution."""
     effects: ClassVar[bool] = True
     """It changes the world outside: it runs under a lease."""
     trusted: ClassVar[bool] = False

@@ -9,7 +9,22 @@ import msgspec
 from rune.core.context import Ref
 from rune.core.errors import ErrorInfo
 
-__all__ = ["Arrive", "Call", "Done", "Failed", "FanOut", "Join", "Outcome", "Policy", "Sleep", "Source"]
+__all__ = [
+    "IN_FLIGHT",
+    "Arrive",
+    "Call",
+    "Done",
+    "Failed",
+    "FanOut",
+    "Join",
+    "Outcome",
+    "Policy",
+    "Sleep",
+    "Source",
+]
+
+IN_FLIGHT = 4 * 4096
+"""Of very many items, those in flight at most, where nothing else is said: in a queue they take room."""
 
 
 class Done(msgspec.Struct, frozen=True, tag="done", omit_defaults=True, gc=False):
@@ -91,10 +106,6 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True):
         if self.items is not None:
             return len(self.items)
         return len(range(self.start, self.stop, self.stride))
-
-
-IN_FLIGHT = 4 * 4096
-"""Items in flight at most, of very many, where nothing else is said: those that wait in a queue take room there."""
 
 
 class Policy(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -11,7 +11,7 @@ from msgspec import Raw, Struct
 from rune.core.context import Context, Layer, Ref, weight
 from rune.core.ids import derive
 from rune.core.messages import Branch, Frame, Task, Twig
-from rune.core.outcome import FanOut, Source
+from rune.core.outcome import IN_FLIGHT, FanOut, Source
 from rune.core.step import Step
 from rune.core.workflow import Edge
 from rune.engine.seeding import edits_of
@@ -62,7 +62,7 @@ class Items:
             if len(data) > _ALONG:
                 hash = await self._values.store(execution, data)
                 source = msgspec.structs.replace(source, lazy={}, lazy_stored=hash)
-            return msgspec.structs.replace(fan_out, source=source, window=fan_out.window or 4 * CHUNK)
+            return msgspec.structs.replace(fan_out, source=source, window=fan_out.window or IN_FLIGHT)
         if source.items is None or (len(source.items) <= CHUNK and not fan_out.window):
             return fan_out
         data = _encode({"items": source.items, "labels": fan_out.labels, "keys": fan_out.keys})

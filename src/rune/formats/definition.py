@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 
 from rune.core.errors import DefinitionError, Problem
+from rune.core.playbook.identity import is_playbook
 from rune.core.workflow import Workflow
 from rune.formats.document import Document, placed, read
 from rune.formats.graph import Registry, check
-from rune.formats.linking import Resolver, check_calls, is_playbook, link, missing
+from rune.formats.linking import Resolver, check_calls, link, missing
 from rune.formats.report import AT_KEY
 
 __all__ = ["check_definition", "check_linked", "compile_definition", "examine"]

@@ -12,11 +12,12 @@ import msgspec
 from msgspec import Struct
 
 from rune.core.errors import DefinitionError, Problem
+from rune.core.playbook.identity import is_playbook
 from rune.formats.graph import Registry
 from rune.formats.places import Path
 from rune.formats.shape import Problems, read_workflow, tidy
 
-__all__ = ["DEEPEST", "Found", "Resolver", "calls_of", "check_calls", "is_playbook", "link", "missing"]
+__all__ = ["DEEPEST", "Found", "Resolver", "calls_of", "check_calls", "link", "missing"]
 
 DEEPEST = 20
 """Calls inside one another, at most."""
@@ -42,13 +43,6 @@ class Resolver(Protocol):
 
     def find(self, name: str) -> Found | None:
         """The workflow of this name; DefinitionError if it cannot be read."""
-
-
-def is_playbook(data: Mapping[str, Any]) -> bool:
-    """Whether a document is a playbook rather than a graph, or is meant to be one."""
-    return (
-        data.get("kind") == "Playbook" or "apiVersion" in data or ("workflow" in data and "nodes" not in data)
-    )
 
 
 def calls_of(data: Mapping[str, Any], registry: Registry) -> Iterator[tuple[Path, str]]:

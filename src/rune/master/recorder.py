@@ -12,10 +12,10 @@ from typing import TypeVar
 from msgspec import Struct
 
 from rune.core.errors import InfrastructureError, RuneError
-from rune.core.messages import CompletionMessage, NodeStatusMessage, Sets
-from rune.core.playbook.references import results_in
+from rune.core.messages import CompletionMessage, NodeStatusMessage
 from rune.history import History
 from rune.history.recording import News
+from rune.master.portions import Portion, portions
 from rune.master.runtime import Runtime
 
 __all__ = ["Recorder"]
@@ -26,12 +26,15 @@ _BATCH = 1_000
 """Messages that one transaction takes at most."""
 _BATCH_BYTES = 8 << 20
 """Bytes of outputs and contexts that it takes, if that is more than one message."""
+_FETCHED_BYTES = 16 << 20
+"""Bytes of values that are fetched at a time, if that is more than what one message refers to."""
 _BACKLOG, _BACKLOG_BYTES = 10_000, 64 << 20
 """Messages, and bytes in them, held here; what more there is waits where it is."""
 _REST, _LONGEST_REST = 0.1, 5.0
 """Seconds before a write is tried again while the database is away."""
 _LAST_WORDS = 5.0
-"""Seconds in which a recorder that is told to stop may still write what it holds."""
+"""Seconds in which a recorder that is told to stop may still write what it holds. What is left then was not
+acknowledged: it comes again, unless the runtime ends with this process."""
 
 _MAKES_NO_SENSE = (RuneError, ArithmeticError, LookupError, TypeError, ValueError)
 
@@ -94,33 +97,18 @@ class Recorder:
 
     async def _hear(self) -> None:
         async for batch in self._runtime.statuses():
-            for start in range(0, len(batch.messages) or 1, _BATCH):
-                some = batch.messages[start : start + _BATCH]
+            several = list(portions(batch.messages, _BATCH, _FETCHED_BYTES))
+            for portion in several:
                 # In order: when the last of them are stored, all are.
-                last = start + _BATCH >= len(batch.messages)
-                await self._take(await self._work_of(some, batch.done if last else _nothing))
+                done = batch.done if portion is several[-1] else _nothing
+                await self._take(await self._work_of(portion, done))
 
-    async def _work_of(
-        self, messages: Sequence[NodeStatusMessage], done: Callable[[], Awaitable[None]]
-    ) -> _Work:
-        refs: dict[str, dict[str, None]] = {}
-        weight = 0
-        for message in messages:
-            hashes: Iterable[str] = ()
-            if message.output_ref is not None:
-                hashes = (message.output_ref.hash,)
-            elif message.output is not None:
-                hashes = results_in(bytes(message.output))
-                weight += len(bytes(message.output))
-            if message.sets is not None:
-                hashes = (*hashes, *_named(message.sets))
-            if hashes:
-                refs.setdefault(message.execution_id, {}).update(dict.fromkeys(hashes))
+    async def _work_of(self, portion: Portion, done: Callable[[], Awaitable[None]]) -> _Work:
         values: dict[tuple[str, str], bytes] = {}
-        for execution, hashes in refs.items():
+        for execution, hashes in portion.refs.items():
             values |= await self._values(execution, list(hashes))
-        weight += sum(map(len, values.values()))
-        return _Work(messages, values, done, weight)
+        weight = portion.weight + sum(map(len, values.values()))
+        return _Work(portion.messages, values, done, weight)
 
     async def _hear_ends(self) -> None:
         async for completion in self._runtime.completions():
@@ -226,13 +214,6 @@ class Recorder:
             _log.warning("%d messages were not recorded", self._held)
         self._waiting.clear()
         self._held = self._weight = 0
-
-
-def _named(sets: Sets) -> Iterable[str]:
-    """The values that variables are stored in, or refer to."""
-    if sets.ref is not None:
-        return (sets.ref.hash,)
-    return results_in(bytes(sets.values)) if sets.values is not None else ()
 
 
 async def _nothing() -> None:

@@ -9,6 +9,7 @@ import msgspec
 
 from rune.core.errors import DefinitionError
 from rune.core.errors import Problem as Flaw
+from rune.core.playbook.identity import is_playbook
 from rune.core.workflow import Workflow
 from rune.formats.definition import check_linked, examine
 from rune.formats.graph import Registry
@@ -38,8 +39,7 @@ class Compiled(msgspec.Struct):
     @property
     def format(self) -> str:
         """What it is written in."""
-        playbook = self.definition.get("kind") == "Playbook" or "apiVersion" in self.definition
-        return "playbook" if playbook else "graph"
+        return "playbook" if is_playbook(self.definition) else "graph"
 
     def runnable(self) -> Workflow:
         """The workflow; DefinitionError if there is none."""

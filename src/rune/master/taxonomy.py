@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from rune.core.playbook.identity import identity_of, step_of
 from rune.history.events import Event
 
 __all__ = ["Taxonomy"]
@@ -36,7 +37,7 @@ class Taxonomy:
             kind = "started" if event.kind == "running" else event.kind
             return [replace(event, kind=f"playbook.{kind}")]
         tell = self._tellers.get(self._types.get(event.node, ""))
-        step = event.node.partition("~")[0]
+        step = step_of(event.node)
         if tell is None:
             return []
         # That all tokens live in one item of a split is the engine's business.
@@ -91,12 +92,7 @@ class Taxonomy:
 
     def _identity(self, event: Event) -> dict[str, Any]:
         index = event.item or 0
-        return {
-            "loop_id": event.barrier,
-            "shard_id": f"{event.barrier}.{index}",
-            "iter_index": index,
-            "iter_key": self._keys.get((event.barrier, index)) or str(index),
-        }
+        return identity_of(event.barrier, index, self._keys.get((event.barrier, index), ""))
 
 
 def _ended(event: Event, details: Mapping[str, Any]) -> Event:

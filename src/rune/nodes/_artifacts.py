@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,6 +15,9 @@ from rune.core.errors import NodeError
 __all__ = ["Artifacts"]
 
 _BUFFER = 256 * 1024
+# Links were followed before, as far as they may be: one that is there now was put there since. And to wait
+# until somebody writes to what is a pipe could be to wait for ever.
+_READING = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class Artifacts:
@@ -50,9 +54,8 @@ class Artifacts:
     def get(self, key: str) -> bytes:
         """What a file holds."""
         try:
-            return self._path(key).read_bytes()
-        except FileNotFoundError as error:
-            raise NodeError(f"there is no artifact '{key}'", "ARTIFACT_MISSING") from error
+            with self._opened(key, [self._path(key)]) as file:
+                return file.read()
         except OSError as error:
             raise NodeError(f"'{key}' cannot be read: {error.strerror}", "ARTIFACT_UNREADABLE") from error
 
@@ -61,10 +64,12 @@ class Artifacts:
         places = [self._path(key)]
         if self._beside is not None:
             places.append(self._path(key, self._beside))
+        return self._opened(key, places)
+
+    def _opened(self, key: str, places: Sequence[Path]) -> BinaryIO:
         for path in places:
             try:
-                # Nobody may be writing to what is a pipe: to wait for that would be to wait for ever.
-                number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+                number = os.open(path, _READING)
             except FileNotFoundError:
                 continue
             except OSError as error:

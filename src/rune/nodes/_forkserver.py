@@ -58,6 +58,7 @@ def _start(channel: socket.socket, others: tuple[socket.socket, ...]) -> bool:
         if not part:
             return False
         body += part
+    server = os.getpid()
     child = os.fork()
     if child == 0:
         try:
@@ -65,7 +66,7 @@ def _start(channel: socket.socket, others: tuple[socket.socket, ...]) -> bool:
             for one in (channel, *others):
                 one.close()
             with os.fdopen(answer, "wb") as pipe:
-                _child(json.loads(body), pipe)
+                _child(json.loads(body), pipe, server)
         finally:
             # Whatever happened, a child never goes on as a server.
             os._exit(0)
@@ -84,12 +85,12 @@ def _receive(channel: socket.socket) -> tuple[int, int | None]:
     return 0, None
 
 
-def _child(request: dict, pipe: io.BufferedWriter) -> None:  # type: ignore[type-arg]
+def _child(request: dict, pipe: io.BufferedWriter, server: int) -> None:  # type: ignore[type-arg]
     itself = os.getpid()
     pipe.write(b"%d\n" % itself)
     pipe.flush()
     os.setsid()
-    _confine()
+    _confine(server)
     _limit(request["limits"])
     printed = io.StringIO()
     quiet = os.open(os.devnull, os.O_RDWR)
@@ -114,11 +115,14 @@ def _guard() -> None:
         libc.prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
 
 
-def _confine() -> None:
-    """End with the parent, whose worker has died then, and give up what only root may, but for files."""
+def _confine(server: int) -> None:
+    """End with the server, whose worker has died then, and give up what only root may, but for files."""
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
         libc.prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+        if os.getppid() != server:
+            # It died before this was asked for.
+            os._exit(0)
         libc.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS: programs that it starts do not get it back
         header, held = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
         libc.capget(header, held)

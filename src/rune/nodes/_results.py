@@ -8,15 +8,19 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from rune.core.errors import NodeError
+from rune.core.expressions import kind_of
 from rune.core.json import as_json
 from rune.core.node import StepContext
 from rune.core.playbook.references import (
     LARGE,
     MANY,
+    is_loop_result,
     is_manifest,
     is_result_ref,
     manifest,
     part,
+    poses,
     result_ref,
     starts_as_reference,
 )
@@ -33,9 +37,9 @@ _decode = msgspec.json.Decoder().decode
 
 
 async def kept(context: StepContext, value: Any) -> Raw:
-    """The JSON of a result, or of what stands for one that is large."""
+    """The JSON of a result, or of what stands for one that is large, or looks as if it stood for another."""
     raw = as_json(value)
-    if len(memoryview(raw)) <= LARGE:
+    if len(memoryview(raw)) <= LARGE and not poses(value):
         return raw
     before = bytes(raw)
     reference, data = await context.keep(before)
@@ -93,7 +97,9 @@ class Results:
 
 async def part_of(context: StepContext, part: dict[str, Any]) -> list[Any]:
     """The results in one part of a manifest, themselves."""
-    found: list[Any] = await context.load(part["ref"])
+    found = await context.load(part["ref"])
+    if not isinstance(found, list):
+        raise NodeError(f"what is kept is {kind_of(found)}, not a list", "REFERENCE_INVALID")
     if not any(is_result_ref(value) for value in found):
         return found
     return [await context.load(value["ref"]) if is_result_ref(value) else value for value in found]
@@ -101,15 +107,12 @@ async def part_of(context: StepContext, part: dict[str, Any]) -> list[Any]:
 
 async def loaded(context: StepContext, value: Any) -> Any:
     """A result itself, where it or a part of it is a reference; it is shared, and not to be changed."""
-    if not isinstance(value, dict):
-        return value
     if is_result_ref(value):
         return await context.load(value["ref"])
     if is_manifest(value):
         return [result for part in value["parts"] for result in await part_of(context, part)]
-    if "results" not in value or not value.keys() <= {"results", "count", "shared"}:
+    if not is_loop_result(value):
         return value
-    # The result of a loop, in which each list may be a manifest.
     whole = await _loaded_within(context, value)
     if isinstance(shared := whole.get("shared"), dict):
         within = await _loaded_within(context, shared)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -37,6 +39,7 @@ class Databases:
 
     def __init__(self) -> None:
         self._pools: dict[str, asyncpg.Pool[Any]] = {}
+        self._files: dict[str, Lock] = {}
 
     async def postgres(
         self, credential: Mapping[str, Any], command: str, params: Sequence[Any], timeout: float
@@ -93,8 +96,10 @@ class Databases:
             pool = known
         return pool
 
-    def duckdb(self, database: str, command: str, params: Sequence[Any]) -> list[Ran]:
-        """Run the statements of a command; this blocks, so it is for a thread."""
+    def duckdb(
+        self, database: str, command: str, params: Sequence[Any], *, reading: bool = False
+    ) -> list[Ran]:
+        """Run the statements of a command, or one that only reads; this blocks, so it is for a thread."""
         try:
             import duckdb
         except ModuleNotFoundError as error:
@@ -103,16 +108,57 @@ class Databases:
             ) from error
         asked = _asked(command)
         try:
-            with duckdb.connect(database or ":memory:") as connection:
+            with self._opened(database, reading) as connection:
                 return [_run_duckdb(connection, statement, params) for statement in asked]
         except duckdb.Error as error:
-            raise NodeError(str(error), "SQL_ERROR", {"kind": type(error).__name__}) from error
+            # Another process has the file, for a while.
+            passing = isinstance(error, duckdb.IOException) and "Could not set lock" in str(error)
+            details = {"kind": type(error).__name__}
+            raise NodeError(str(error), "SQL_ERROR", details, retryable=passing) from error
+
+    @contextmanager
+    def _opened(self, database: str, reading: bool) -> Iterator[Any]:
+        """A connection to a DuckDB file; one that reads does not keep out other processes that read.
+
+        All connections of a process to a file have to be of one kind, and none may be opened while another is
+        opened or closed: whoever reads has the file to itself, or joins those who write.
+        """
+        import duckdb
+
+        if not database or database.startswith(":memory:"):
+            with duckdb.connect(database or ":memory:") as connection:
+                yield connection
+            return
+        turn = self._files.setdefault(os.path.realpath(database), Lock())
+        with turn:
+            connection = _connected(database, reading)
+            if reading:
+                with connection:
+                    yield connection
+                return
+        try:
+            yield connection
+        finally:
+            with turn:
+                connection.close()
 
     async def close(self) -> None:
         """Close every connection."""
         pools, self._pools = list(self._pools.values()), {}
         for pool in pools:
             await pool.close()
+
+
+def _connected(database: str, reading: bool) -> Any:
+    import duckdb
+
+    if reading:
+        try:
+            return duckdb.connect(database, read_only=True)
+        except duckdb.ConnectionException:
+            # Somebody in this process writes to it.
+            pass
+    return duckdb.connect(database)
 
 
 def _asked(command: str) -> list[str]:

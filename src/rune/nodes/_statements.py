@@ -1,10 +1,10 @@
-"""SQL parted into statements, with an eye for quotes and comments."""
+"""SQL parted into statements, and what these take, with an eye for quotes and comments."""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["statements"]
+__all__ = ["parameters", "statements"]
 
 _TOKEN = re.compile(
     r"""
@@ -17,6 +17,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_PARAMETER = re.compile(r"(?<!\w)\$([0-9]+)")
 
 
 def statements(text: str) -> list[str]:
@@ -28,6 +29,12 @@ def statements(text: str) -> list[str]:
             start = token.end()
     found.append(text[start:])
     return [part.strip() for part in found if _says_something(part)]
+
+
+def parameters(statement: str) -> int:
+    """How many parameters a statement takes: the highest of `$1`, `$2`, …"""
+    bare = _TOKEN.sub(" ", statement)
+    return max(map(int, _PARAMETER.findall(bare)), default=0)
 
 
 def _says_something(part: str) -> bool:

@@ -63,21 +63,21 @@ class Http(NodeType, kw_only=True):
         return Retry(attempts=self.retry + 1, delay=self.retry_delay) if self.retry else None
 
     async def run(self, context: StepContext) -> Outcome:
+        response, duration = await self._send(context, await context.credential())
+        self._judge(response, context.last_attempt)
+        return Done(_answer(response, duration))
+
+    async def ask(self, context: StepContext, credential: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to the request, which this credential signs; whether it is a good one is not judged."""
+        return _answer(*await self._send(context, credential))
+
+    async def _send(self, context: StepContext, credential: Mapping[str, Any]) -> tuple[Response, int]:
+        """The response, and the milliseconds until it was there."""
         client: HttpClient = context.service("http")
-        request = self._request(context.key, signed_headers(await context.credential()))
+        request = self._request(context.key, signed_headers(credential))
         started = time.perf_counter()
         response = await client.fetch(request, self.timeout)
-        duration = round((time.perf_counter() - started) * 1000)
-        self._judge(response, context.last_attempt)
-        return Done(
-            {
-                "status": response.status,
-                "status_text": response.reason,
-                **_body(response),
-                "headers": _response_headers(response),
-                "duration_ms": duration,
-            }
-        )
+        return response, round((time.perf_counter() - started) * 1000)
 
     def _request(self, step: str, signed: dict[str, str]) -> Request:
         from rune.nodes._http_client import Request
@@ -198,6 +198,16 @@ def _json(data: bytes) -> Any:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
+
+
+def _answer(response: Response, duration: int) -> dict[str, Any]:
+    return {
+        "status": response.status,
+        "status_text": response.reason,
+        **_body(response),
+        "headers": _response_headers(response),
+        "duration_ms": duration,
+    }
 
 
 def _body(response: Response) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -11,6 +11,7 @@ from msgspec import Meta
 from rune.core.errors import NodeError
 from rune.core.expressions import Expression, to_text
 from rune.core.expressions.values import kind_of
+from rune.core.naming import short_key, short_label
 from rune.core.node import NodeType, Portion, Role, StepContext
 from rune.core.outcome import FanOut, Outcome, Policy, Source
 from rune.core.sources import Descriptor, span_of
@@ -19,9 +20,6 @@ from rune.core.workflow import Retry
 __all__ = ["Split"]
 
 Positive = Annotated[int, Meta(ge=1)]
-
-_LONGEST_TEXT = 200
-"""Characters of a label or a key."""
 
 
 class Split(NodeType, kw_only=True):
@@ -93,8 +91,8 @@ class Split(NodeType, kw_only=True):
             policy=self._policy(len(items)),
             batch=0 if self.batch_size == "auto" else self.batch_size,
             window=self.max_concurrency or 0,
-            labels=None if self._lazy else _texts(self.label, items, context),
-            keys=None if self._lazy else _texts(self.key, items, context),
+            labels=None if self._lazy else _texts(self.label, short_label, items, context),
+            keys=None if self._lazy else _texts(self.key, short_key, items, context),
         )
 
     async def read(
@@ -105,8 +103,8 @@ class Split(NodeType, kw_only=True):
         portion = await read_portion(source, context, position, wanted)
         return msgspec.structs.replace(
             portion,
-            labels=_texts(self.label, portion.items, context, index),
-            keys=_texts(self.key, portion.items, context, index),
+            labels=_texts(self.label, short_label, portion.items, context, index),
+            keys=_texts(self.key, short_key, portion.items, context, index),
         )
 
     def _items(self) -> tuple[Sequence[Any], Source]:
@@ -149,16 +147,15 @@ def _tolerated(given: int | str, total: int) -> int:
 
 
 def _texts(
-    expression: Expression | None, items: Sequence[Any], context: StepContext, start: int = 0
+    expression: Expression | None,
+    cut: Callable[[str], str],
+    items: Sequence[Any],
+    context: StepContext,
+    start: int = 0,
 ) -> list[str] | None:
     if expression is None:
         return None
     return [
-        _short(to_text(context.evaluate(expression, {"$item": item, "$index": index})))
+        cut(to_text(context.evaluate(expression, {"$item": item, "$index": index})))
         for index, item in enumerate(items, start)
     ]
-
-
-def _short(text: str) -> str:
-    """A text that travels with every message of its item."""
-    return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "…"

@@ -12,6 +12,7 @@ from rune.core.playbook.references import (
     is_result_ref,
     manifest,
     part,
+    poses,
     preview,
     result_ref,
     results_in,
@@ -27,7 +28,8 @@ def test_what_json_names_is_found() -> None:
     whole = {"results": manifest([part(reference(B), b"[2]", 0, 1)], [2]), "other": ref}
     data = msgspec.json.encode(whole)
     assert hashes_in(data) == {A, B}
-    assert results_in(data) == {A}, "the parts of a manifest are not results"
+    assert results_in(data) == {A: 3}, "the parts of a manifest are not results"
+    assert results_in(data.replace(b'"meta"', b'"more"')) == {A: 0}, "how large it is, it need not say"
     assert starts_as_reference(msgspec.json.encode(ref))
     assert not starts_as_reference(data)
     assert hashes_in(f'"say rune:{A}"'.encode()) == set(), "only a whole text is a reference"
@@ -75,3 +77,24 @@ def test_a_preview_is_short_whatever_it_is_of() -> None:
     for _ in range(6):
         value = {f"{n}" * 200: [value] * 50 for n in range(50)}
     assert len(msgspec.json.encode(preview(value))) < 20_000
+    posing = {"kind": "result_ref", "store": "rune", "ref": "rune:x", "preview": value}
+    assert len(msgspec.json.encode(preview(posing))) < 20_000
+
+
+@pytest.mark.parametrize(
+    ("value", "taken"),
+    [
+        ({"kind": "result_ref", "store": "rune", "ref": "rune:x"}, True),
+        ({"kind": "manifest", "store": "rune", "parts": []}, True),
+        ({"results": {"kind": "manifest", "store": "rune", "parts": []}, "count": 1}, True),
+        ({"results": [], "shared": {"a": {"kind": "result_ref", "store": "rune", "ref": "rune:x"}}}, True),
+        ({"results": [], "count": 0, "shared": {"a": 1}}, False),
+        ({"results": [{"kind": "result_ref", "store": "rune", "ref": "rune:x"}]}, False),
+        ({"results": 1, "shared": 2}, False),
+        ({"body": {"kind": "result_ref", "store": "rune", "ref": "rune:x"}}, False),
+        ([{"kind": "result_ref", "store": "rune", "ref": "rune:x"}], False),
+        (None, False),
+    ],
+)
+def test_only_what_would_be_followed_poses(value: Any, taken: bool) -> None:
+    assert poses(value) is taken

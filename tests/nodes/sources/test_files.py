@@ -141,6 +141,7 @@ def test_csv_is_read_as_it_was_written(
         ("csv", 'a,b\n1,2\n"x\ny",2,3\n', 3, "3 fields"),
         ("csv", 'a,b\n1,2\n1,"never ends\n', 3, "not CSV"),
         ("csv", "a,b\n1,2\n" + 'x,"' + "long\n" * 100_000, 3, "not CSV"),
+        ("csv", "a,b\n1,2\n" + ('"' + "x" * 99_998 + '\n",') * 84 + "3\n", 86, "longer than"),
         ("csv", "a,b,a\n", 1, "two columns"),
     ],
 )

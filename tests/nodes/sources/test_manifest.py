@@ -66,6 +66,13 @@ async def test_large_items_come_in_portions_of_a_megabyte_at_most() -> None:
     assert list(map(len, found)) == [3, 3, 1]
 
 
+@pytest.mark.parametrize("meta", [{}, {"meta": None}, {"meta": {"bytes": "many"}}])
+async def test_a_reference_need_not_say_how_large_it_is(meta: dict[str, Any]) -> None:
+    context = Kept()
+    large = {"kind": "result_ref", "store": "rune", "ref": context.keep("x"), **meta}
+    assert await items(context, in_parts(context, [large, 1])) == ["x", 1]
+
+
 async def test_what_is_no_list_is_refused() -> None:
     context = Kept()
     with pytest.raises(NodeError, match="not a list"):

@@ -161,6 +161,28 @@ async def test_a_secret_stays_with_its_origin(web: Web, elsewhere: Web, client: 
     assert await items(FakeContext(services={"http": client}), {"pages": pages}) == [1, 2]
 
 
+async def test_an_origin_may_be_written_in_several_ways(web: Web, client: HttpClient) -> None:
+    port = web.url.rpartition(":")[2]
+    nexts = {"1": f"http://LocalHost:{port}/rows?at=2", "2": f"HTTP://localhost:0{port}/rows?at=3", "3": None}
+    serve(web, "/rows", lambda query: {"rows": [query["at"]], "next": nexts[query["at"]]})
+    context = FakeContext(services={"http": client}, credential={"token": "abc"})
+    pages = {
+        "url": f"http://localhost:{port}/rows",
+        "params": {"at": 1},
+        "items": "rows",
+        "next": "next",
+    }
+    assert await items(context, {"pages": pages}) == ["1", "2", "3"]
+    assert {seen.headers["authorization"] for seen in web.seen} == {"Bearer abc"}
+
+
+@pytest.mark.parametrize("next", ["http://[x/rows", "http://host:port/rows", "ftp://host/rows"])
+async def test_a_next_that_is_no_address_is_told(web: Web, context: FakeContext, next: str) -> None:
+    serve(web, "/rows", lambda query: {"rows": [1], "next": next})
+    error = await refused(context, url=f"{web.url}/rows", items="rows", next="next")
+    assert error.code == "HTTP_URL"
+
+
 async def test_a_next_that_is_no_url_is_told(web: Web, context: FakeContext) -> None:
     serve(web, "/rows", lambda query: {"rows": [1], "next": 7})
     error = await refused(context, url=f"{web.url}/rows", items="rows", next="next")

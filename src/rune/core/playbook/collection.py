@@ -72,6 +72,8 @@ class Chunk(Struct, frozen=True, tag_field=_TAG, tag=True):
     at: int
     """The index of the first of them."""
     source: Any
+    of: int = 0
+    """How many elements the whole collection has."""
 
     def elements(self) -> Sequence[Any]:
         """The elements themselves."""
@@ -100,7 +102,7 @@ def chunks(value: Any, most: int) -> list[Chunk] | None:
     if len(found) <= most and (isinstance(found, range) or not any(map(_is_tagged, found))):
         return None
     size = -(-len(found) // most)
-    return [Chunk(at, _part(found, at, size)) for at in range(0, len(found), size)]
+    return [Chunk(at, _part(found, at, size), len(found)) for at in range(0, len(found), size)]
 
 
 def _part(found: Sequence[Any], at: int, size: int) -> Any:

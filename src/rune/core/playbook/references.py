@@ -12,11 +12,13 @@ from rune.core.references import STORE, reference
 __all__ = [
     "LARGE",
     "MANY",
+    "is_loop_result",
     "is_manifest",
     "is_result_ref",
     "is_sink",
     "manifest",
     "part",
+    "poses",
     "preview",
     "result_ref",
     "results_in",
@@ -90,6 +92,20 @@ def is_manifest(value: Any) -> bool:
     return all(isinstance(part, dict) and isinstance(part.get("ref"), str) for part in value["parts"])
 
 
+def is_loop_result(value: Any) -> bool:
+    """Whether a value has the shape of a loop's result, in which each list may be a manifest."""
+    return isinstance(value, dict) and "results" in value and value.keys() <= {"results", "count", "shared"}
+
+
+def poses(value: Any) -> bool:
+    """Whether a value would be taken for one that stands for others, as data from elsewhere may."""
+    if is_loop_result(value):
+        shared = value.get("shared")
+        within = [*value.values(), *(shared.values() if isinstance(shared, dict) else ())]
+        return any(is_result_ref(inner) or is_manifest(inner) for inner in within)
+    return is_result_ref(value) or is_manifest(value)
+
+
 def _is(value: Any, kind: str) -> bool:
     return isinstance(value, dict) and value.get("kind") == kind and value.get("store") == STORE
 
@@ -112,7 +128,7 @@ def preview(value: Any, depth: int = _DEPTH) -> Any:
         case list() | tuple():
             return [preview(inner, depth - 1) for inner in value[:_ELEMENTS]] if depth else []
         case dict() if is_result_ref(value) or is_manifest(value):
-            return value.get("preview")
+            return preview(value.get("preview"), depth)
         case dict():
             # Wide at the top only: a preview is short.
             shown = list(value.items())[: _FIELDS if depth == _DEPTH else _ELEMENTS] if depth else []

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query, Request, Response
 from msgspec.structs import asdict
 from starlette.responses import StreamingResponse
 
+from rune.core.playbook.identity import is_playbook
 from rune.core.workflow import Workflow
-from rune.formats.linking import is_playbook
 from rune.history.asking import Conditions
 from rune.history.events import Event as Happening
 from rune.master.answering import answer, iso, listed

@@ -47,6 +47,8 @@ class _Lines:
     def __init__(self, name: str, file: BinaryIO, place: _Place) -> None:
         self.name = name
         self.place = place
+        self.record: int | None = None
+        """Where the record begins that a line is part of, if records may have several."""
         self._file = file
         self._begin()
 
@@ -76,9 +78,10 @@ class _Lines:
         if self.ended:
             raise StopIteration
         place = self.place
-        data = self._file.readline(min(LONGEST + 1, place.size - place.at))
+        room = LONGEST if self.record is None else LONGEST - (place.at - self.record)
+        data = self._file.readline(min(room + 1, place.size - place.at))
         place.line += 1
-        if len(data) > LONGEST:
+        if len(data) > room:
             raise self.broken(f"it is longer than {LONGEST:,} bytes")
         if not data:
             raise self.broken("the file ends here, and was longer before")
@@ -136,7 +139,7 @@ def _records(lines: _Lines, table: Csv) -> Iterator[Any]:
     place = lines.place
     reader = csv.reader(lines, delimiter=table.delimiter, strict=True)
     while True:
-        first = place.line + 1
+        first, lines.record = place.line + 1, place.at
         try:
             fields = next(reader, None)
         except csv.Error as error:

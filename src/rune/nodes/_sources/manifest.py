@@ -41,7 +41,7 @@ async def read_part(kept: Mapping[str, Any], context: StepContext, position: Any
     for item in held[place.item : place.item + wanted]:
         # A manifest refers to results that are large themselves.
         large = is_manifest(kept) and is_result_ref(item)
-        size += item["meta"]["bytes"] if large else len(_encode(item))
+        size += _size(item) if large else len(_encode(item))
         if items and size > _PORTION:
             break
         items.append(await context.load(item["ref"]) if large else item)
@@ -49,3 +49,10 @@ async def read_part(kept: Mapping[str, Any], context: StepContext, position: Any
     following = _Place(place.part, stop) if stop < len(held) else _Place(place.part + 1)
     more = following.part < len(parts)
     return Portion(items, msgspec.to_builtins(following) if more else None)
+
+
+def _size(item: Mapping[str, Any]) -> int:
+    """Bytes of what a reference stands for, as far as it says so."""
+    meta = item.get("meta")
+    size = meta.get("bytes") if isinstance(meta, dict) else None
+    return size if isinstance(size, int) else 0

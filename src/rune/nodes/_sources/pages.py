@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 import msgspec
 from msgspec import Struct
@@ -13,8 +13,8 @@ from msgspec import Struct
 from rune.core.errors import NodeError
 from rune.core.expressions import kind_of
 from rune.core.node import Portion, StepContext
-from rune.core.outcome import Done
 from rune.core.sources import Pages
+from rune.nodes._http_request import Request, Url, parse_url
 from rune.nodes.http import RETRYABLE, Http
 
 __all__ = ["read_page"]
@@ -41,7 +41,7 @@ async def read_page(source: Pages, context: StepContext, position: Any) -> Porti
     """The items of one page."""
     credential = await context.credential(source.auth)
     place = _Place(source.first) if position is None else msgspec.convert(position, _Place)
-    body = await _fetch(source, _Signed(context, credential), place)
+    body = await _fetch(source, context, credential, place)
     items = _items(source, body)
     if source.page:
         following, digest = (_Place(place.page + 1) if items else None), _digest(items)
@@ -65,19 +65,20 @@ def _following(source: Pages, place: _Place, said: Any, signed: bool) -> _Place 
             "parameter takes it",
             "SOURCE_NEXT",
         )
-    url = urljoin(place.url or source.url, said)
-    if (source.headers or signed) and _origin(url) != _origin(source.url):
+    before = place.url or source.url
+    address = _address(said, before)
+    if (source.headers or signed) and address.origin != _address(source.url).origin:
+        where = msgspec.structs.replace(address, path="", query="")
         raise NodeError(
-            f"the next page is at {'://'.join(_origin(url))}, another place than `url`: what signs the first "
-            "request is not sent there",
+            f"the next page is at {where}, another place than `url`: what signs the first request is not "
+            "sent there",
             "SOURCE_NEXT",
         )
-    return _Place(url=url)
+    return _Place(url=urljoin(before, said))
 
 
-def _origin(url: str) -> tuple[str, str]:
-    parts = urlsplit(url)
-    return parts.scheme, parts.netloc.rpartition("@")[2]
+def _address(text: str, base: str = "") -> Url:
+    return parse_url(text, Request(method="GET", url=text), base)
 
 
 def _mark(source: Pages, place: _Place, following: _Place, digest: str) -> None:
@@ -130,7 +131,7 @@ def _found(body: Any, path: str) -> Any:
     return body
 
 
-async def _fetch(source: Pages, context: _Signed, place: _Place) -> Any:
+async def _fetch(source: Pages, context: StepContext, credential: Mapping[str, Any], place: _Place) -> Any:
     asked = {source.page: place.page} if source.page else {}
     if place.cursor is not None:
         asked = {source.cursor: place.cursor}
@@ -141,28 +142,10 @@ async def _fetch(source: Pages, context: _Signed, place: _Place) -> Any:
         headers=source.headers,
         timeout=source.timeout,
     )
-    done = await request.run(context)
-    assert isinstance(done, Done)
-    status, body = done.output["status"], done.output.get("body")
+    given = await request.ask(context, credential)
+    status, body = given["status"], given["body"]
     if not 200 <= status < 300:
         details = {"status": status, "body": str(body)[:2000]}
-        text = f"the server answered {status} {done.output['status_text']}".rstrip()
+        text = f"the server answered {status} {given['status_text']}".rstrip()
         raise NodeError(text, "HTTP_STATUS", details, retryable=status in RETRYABLE)
     return body
-
-
-class _Signed:
-    """The context of a request that the source's credential signs; its answer is judged here."""
-
-    last_attempt = True
-
-    def __init__(self, context: StepContext, credential: Mapping[str, Any]) -> None:
-        self._context = context
-        self._credential = credential
-
-    async def credential(self, reference: str | None = None) -> Mapping[str, Any]:
-        """The credential that the source names, or the node's own."""
-        return self._credential
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._context, name)

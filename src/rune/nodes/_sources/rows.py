@@ -11,7 +11,7 @@ from rune.core.errors import NodeError
 from rune.core.node import Portion, StepContext
 from rune.core.sources import Query
 from rune.nodes._sql import Databases, Ran
-from rune.nodes._statements import statements
+from rune.nodes._statements import parameters, statements
 
 __all__ = ["read_rows"]
 
@@ -98,6 +98,11 @@ def _inner(source: Query) -> str:
     asked = statements(source.query)
     if len(asked) != 1:
         raise NodeError(f"`query` is one SELECT, not {len(asked)} statements", "SOURCE_QUERY")
+    if len(source.params or ()) > (known := parameters(asked[0])):
+        raise NodeError(
+            f"`params` has {len(source.params or ())} values, and the query names {known} (`$1`, `$2`, …)",
+            "SOURCE_QUERY",
+        )
     # A comment at the end of the query must not hide what follows.
     return f"({asked[0]}\n) AS source"
 
@@ -113,6 +118,6 @@ async def _run(source: Query, context: StepContext, command: str, more: list[Any
         credential = await context.credential(source.auth)
         return await databases.select(credential, command, params, source.timeout)
     ran: list[Ran] = await context.service("threads").run(
-        lambda: databases.duckdb(source.database, command, params)
+        lambda: databases.duckdb(source.database, command, params, reading=True)
     )
     return ran[0]

@@ -15,19 +15,23 @@ from msgspec import Raw
 from rune.core.errors import ErrorInfo, NodeError
 from rune.core.expressions import ExpressionError, to_text
 from rune.core.json import as_json
+from rune.core.messages import NULL
+from rune.core.naming import short_key
 from rune.core.node import NodeType, StepContext
 from rune.core.outcome import Done, Outcome
 from rune.core.playbook.collection import Chunk, chunk_of, elements, lazy_of
+from rune.core.playbook.identity import identity_of
 from rune.core.playbook.memory import Memory
 from rune.core.playbook.pipeline import Call, Ended, Rest, run_pipeline
 from rune.core.playbook.program import Loop, Program, holds
+from rune.core.playbook.reducing import check_shared
 from rune.core.playbook.references import LARGE
 from rune.core.playbook.routing import read_by, route
 from rune.core.playbook.tool import outcome_of_error
 from rune.nodes._results import kept, loaded
 from rune.nodes._sources import read_items
-from rune.nodes.playbook.fanin import Left, identity_of
-from rune.nodes.playbook.looping import Collected, Elements
+from rune.nodes.playbook.fanin import ELEMENTS, Elements, Left
+from rune.nodes.playbook.looping import Collected, Supply, side_by_side
 from rune.nodes.playbook.scope import Token, ToolView, arrived, branch_of, collection_of, skipped, token_of
 
 __all__ = ["Pipeline", "Shard"]
@@ -121,19 +125,20 @@ class Shard(Pipeline, kw_only=True):
         run = _Run(program, context, self.steps)
         item = context.value("$item")
         chunk = chunk_of(item) if self.chunked else None
+        place = None if chunk is None else Elements(chunk.at, len(chunk.elements()), chunk.of)
+        itself = {**identity, **({ELEMENTS: msgspec.to_builtins(place)} if place else {})}
         try:
             async with asyncio.timeout(program.timeout) as limit:
-                left = await run.shard(
-                    memory, chunk or Chunk(frame.item_index, [item]), many=chunk is not None
-                )
+                left = await run.shard(memory, chunk or Chunk(frame.item_index, [item]), place)
         except TimeoutError as error:
             if not limit.expired():
                 raise
             message = f"the shard took longer than {program.timeout:g} s"
-            raise NodeError(message, "STEP_TIMEOUT", identity, tells={"tasks": run.told}) from error
+            raise NodeError(message, "STEP_TIMEOUT", itself, tells={"tasks": run.told}) from error
         except NodeError as error:
-            # A shard is tried again as a whole.
-            details = {**(error.details or {}), **identity}
+            # A shard is tried again as a whole. Which elements it had is not for a task to say.
+            said = {name: detail for name, detail in (error.details or {}).items() if name != ELEMENTS}
+            details = {**said, **itself}
             raise NodeError(error.message, error.code, details, tells={"tasks": run.told}) from error
         return Done(left, details={**identity, "tasks": run.told})
 
@@ -163,7 +168,7 @@ class _Run:
         async with aclosing(items):
             return await self._loop(loop, items, memory)
 
-    async def shard(self, memory: Memory, chunk: Chunk, *, many: bool) -> Left:
+    async def shard(self, memory: Memory, chunk: Chunk, place: Elements | None) -> Left:
         """The results of one element, or of many in turn, and what each adds to what is shared."""
         loop = self._program.loop
         assert loop is not None
@@ -171,42 +176,50 @@ class _Run:
         shared: list[Raw] = []
         for at, element in enumerate(chunk.elements(), chunk.at):
             one = _iteration(loop, memory, element, self._program, at)
-            if many:
+            if place is not None:
                 _name(loop, one, memory["shard"], at)
             ended = await self.once(one)
             if ended.error is not None:
-                details = {**(ended.error.details or {}), "elements": len(chunk.elements())}
-                raise NodeError(ended.error.message, ended.error.code, details)
+                raise NodeError(ended.error.message, ended.error.code, ended.error.details)
+            check_shared(self._program.reducers, one.shared)
             results.append(await kept(self._context, ended.result))
             if one.shared:
                 shared.append(as_json(one.shared))
-        if many and sum(len(memoryview(raw)) + 1 for raw in results) > LARGE:
+        if place is not None and sum(len(memoryview(raw)) + 1 for raw in results) > LARGE:
             reference = await kept(self._context, results)
-            return Left(kept=msgspec.json.decode(reference), shared=shared, chunk=many)
-        return Left(results, shared=shared, chunk=many)
+            return Left(kept=msgspec.json.decode(reference), shared=shared, elements=place)
+        return Left(results, shared=shared, elements=place)
 
     async def _loop(self, loop: Loop, items: AsyncIterator[Any], memory: Memory) -> Ended:
         """Each element in turn, or several at a time; after a failure no more are started."""
         program = self._program
-        elements, collected = Elements(items), Collected(self._context, program.reducers)
+        in_flight = loop.in_flight if loop.parallel else 1
+        collected = Collected(self._context, program.reducers)
+        supply = Supply(items, lambda index: collected.room(index, in_flight))
 
         async def take() -> None:
-            while (found := await elements.following()) is not None:
+            while (found := await supply.following()) is not None:
                 at, item = found
                 one = _iteration(loop, memory, item, program, at)
-                try:
-                    _name(loop, one, identity_of(self._context.step, at, ""), at)
-                    ended = await self.once(one)
-                except NodeError as error:
-                    ended = Ended(error=ErrorInfo(error.message, error.code))
-                await collected.put(at, ended, one.shared)
-                if ended.error is not None:
-                    elements.fail(_knowing(ended.error, iter_index=at))
+                result, error = await self._element(loop, one, at)
+                # What a failed one wrote for all does not count.
+                await collected.put(at, bytes(result), {} if error else one.shared)
+                if error is not None:
+                    supply.fail(_knowing(error, iter_index=at))
 
-        async with asyncio.TaskGroup() as group:
-            for _ in range(loop.in_flight if loop.parallel else 1):
-                group.create_task(take())
-        return Ended(await collected.whole(), elements.failure or collected.error)
+        await side_by_side(in_flight, take)
+        return Ended(await collected.whole(), supply.failure or collected.error)
+
+    async def _element(self, loop: Loop, one: Memory, at: int) -> tuple[Raw, ErrorInfo | None]:
+        """What one iteration gave, as it is kept, and the error if it failed."""
+        try:
+            _name(loop, one, identity_of(self._context.step, at, ""), at)
+            ended = await self.once(one)
+            if ended.error is None:
+                check_shared(self._program.reducers, one.shared)
+            return await kept(self._context, ended.result), ended.error
+        except NodeError as error:
+            return NULL, ErrorInfo(error.message, error.code, error.details)
 
     async def once(self, memory: Memory) -> Ended:
         """Run the tasks, as the rules say."""
@@ -276,7 +289,7 @@ def _iteration(loop: Loop, memory: Memory, item: Any, program: Program, index: i
 def _name(loop: Loop, one: Memory, shard: Mapping[str, Any], index: int) -> None:
     """Let an iteration know what it is, as one that has a shard to itself does."""
     try:
-        key = str(index) if loop.key is None else to_text(loop.key.resolve(one))
+        key = str(index) if loop.key is None else short_key(to_text(loop.key.resolve(one)))
     except ExpressionError as error:
         raise NodeError(f"`fanout.key`: {error}", "PLAYBOOK_LOOP") from error
     one.know(shard={**shard, "iter_index": index, "iter_key": key})

@@ -9,8 +9,9 @@ import msgspec
 
 from rune.core.errors import NodeError
 from rune.core.expressions import ExpressionError, to_text
+from rune.core.naming import short_key
 from rune.core.node import NodeType, Portion, Role, StepContext
-from rune.core.outcome import Done, FanOut, Outcome, Policy, Source
+from rune.core.outcome import IN_FLIGHT, Done, FanOut, Outcome, Policy, Source
 from rune.core.playbook.collection import chunks, elements, source_of
 from rune.core.playbook.memory import Memory
 from rune.core.playbook.program import Loop, Program, holds
@@ -23,8 +24,6 @@ __all__ = ["Enter", "OpenShards"]
 
 _FAILED = "~failed"
 """Describes, as a source, why there is none."""
-_MANY = 4 * 4096
-"""Shards in flight at most, where nothing else is said: those that wait in the queue take room there."""
 
 
 class Enter(NodeType, kw_only=True):
@@ -91,7 +90,7 @@ class OpenShards(NodeType, kw_only=True):
 
     def _window(self, source: Source) -> int:
         """How many shards may be in flight; 0, without a limit, if they are few."""
-        return self.window or (_MANY if len(source) > _MANY else 0)
+        return self.window or (IN_FLIGHT if len(source) > IN_FLIGHT else 0)
 
     async def read(
         self, context: StepContext, source: Mapping[str, Any], position: Any, index: int, wanted: int
@@ -112,4 +111,5 @@ class OpenShards(NodeType, kw_only=True):
         loop: Loop = self.program.loop
         if loop.key is None:
             return None
-        return [to_text(loop.key.resolve(memory.within(iter={loop.iterator: item}))) for item in items]
+        found = (loop.key.resolve(memory.within(iter={loop.iterator: item})) for item in items)
+        return [short_key(to_text(key)) for key in found]

@@ -59,7 +59,7 @@ async def _value(context: ToolContext, ref: Any) -> Any:
         ref = ref.get("result") if is_result_ref(ref.get("result")) else ref.get("ref")
     try:
         if isinstance(ref, str):
-            return await loaded(context, await context.load(ref))
+            return await context.load(ref)
         if is_result_ref(ref) or is_manifest(ref):
             return await loaded(context, ref)
     except NodeError as error:

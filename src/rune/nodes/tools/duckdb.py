@@ -34,5 +34,7 @@ class DuckdbTool(Tool, kw_only=True):
         try:
             ran = await threads.run(lambda: databases.duckdb(self.database, command, self.params or ()))
         except NodeError as error:
-            raise ToolError(error.message, error.code, kind="sql", details=error.details) from error
+            raise ToolError(
+                error.message, error.code, kind="sql", retryable=error.retryable, details=error.details
+            ) from error
         return outcome_of(ran)

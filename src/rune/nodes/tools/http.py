@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta
 
 from rune.core.errors import NodeError
-from rune.core.outcome import Done
 from rune.core.playbook.tool import Tool, ToolContext, ToolError
 from rune.nodes.http import Http
 
@@ -52,7 +51,8 @@ class HttpTool(Tool, kw_only=True):
             ignore_ssl=self.ignore_ssl,
         )
         try:
-            done = await request.run(_Signed(context, self.auth))
+            credential = await context.credential(self.auth) if self.auth else {}
+            answer = await request.ask(context, credential)
         except NodeError as error:
             kind = "timeout" if "TIMEOUT" in error.code else "network"
             helpers: dict[str, Any] = {"http": {"status": None, "headers": {}}}
@@ -64,8 +64,7 @@ class HttpTool(Tool, kw_only=True):
                 details=error.details,
                 helpers=helpers,
             ) from error
-        assert isinstance(done, Done)
-        return _outcome(url, done.output)
+        return _outcome(url, answer)
 
 
 def _outcome(url: str, answer: dict[str, Any]) -> Mapping[str, Any]:
@@ -92,18 +91,3 @@ def _outcome(url: str, answer: dict[str, Any]) -> Mapping[str, Any]:
         details=details,
         helpers={"http": http},
     )
-
-
-class _Signed:
-    """The context of a request that a credential of the task's signs."""
-
-    def __init__(self, context: ToolContext, reference: str | None) -> None:
-        self._context = context
-        self._reference = reference
-
-    async def credential(self, reference: str | None = None) -> Mapping[str, Any]:
-        """The credential that the task names; {} when it names none."""
-        return await self._context.credential(self._reference) if self._reference else {}
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._context, name)
