@@ -7,11 +7,11 @@ import re
 import signal
 import subprocess
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from tests.cli.conftest import Rune
+from tests.cli.definitions import in_line
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -28,10 +28,9 @@ def reading(directory: Path, *body: dict[str, Any]) -> str:
         *body,
         {"id": "all", "type": "aggregator", "parameters": {"reduce": total}},
     ]
-    ids = [node["id"] for node in nodes]
-    edges = [{"id": f"to_{b}", "src": a, "dst": b} for a, b in pairwise(ids)]
+    flow = {"workflow_id": "flow", "nodes": nodes, "edges": in_line(nodes)}
     directory.mkdir(exist_ok=True)
-    (directory / "flow.json").write_text(json.dumps({"workflow_id": "flow", "nodes": nodes, "edges": edges}))
+    (directory / "flow.json").write_text(json.dumps(flow))
     return str(directory / "flow.json")
 
 
@@ -52,18 +51,25 @@ def test_files_lie_beside_the_workflow_or_below_the_artifacts(rune: Rune, tmp_pa
     assert json.loads(done.stdout)["reduced"] == {"sum": 3}
 
 
-def test_an_interrupted_run_finds_its_files_again(rune: Rune, start: Start, tmp_path: Path) -> None:
-    flow = reading(tmp_path / "flows", {"id": "rest", "type": "wait", "parameters": {"amount": 1}})
-    write(tmp_path / "flows" / "numbers.jsonl", 150)
-    process = start("run", flow)
+def interrupted(process: subprocess.Popen[str]) -> list[str]:
+    """Stop a run while its items rest; the command that it names to go on with."""
     assert process.stderr is not None
     for line in process.stderr:
-        if "all running" in line:
+        if " all " in line:
             break
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=20)
     found = re.search(r"rune (resume --db \S+ --files \S+)", told)
     assert found is not None, told
-    done = rune(*found[1].split())
+    return found[1].split()
+
+
+def test_an_interrupted_run_finds_its_files_again(rune: Rune, start: Start, tmp_path: Path) -> None:
+    flow = reading(tmp_path / "flows", {"id": "rest", "type": "wait", "parameters": {"amount": 1}})
+    write(tmp_path / "flows" / "numbers.jsonl", 150)
+    resume = interrupted(start("run", flow))
+    # Also where that is interrupted in turn.
+    assert interrupted(start(*resume)) == resume
+    done = rune(*resume)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["reduced"] == {"sum": sum(range(150))}

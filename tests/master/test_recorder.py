@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,10 +12,13 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from rune.core.ids import new_execution_id
-from rune.core.messages import CompletionMessage
+from rune.core.context import Ref
+from rune.core.ids import content_hash, new_execution_id
+from rune.core.messages import CompletionMessage, Sets
 from rune.core.node import NodeType, StepContext
 from rune.core.outcome import Done, Outcome
+from rune.core.playbook.references import result_ref
+from rune.core.references import reference
 from rune.core.registry import Registry
 from rune.embedded import Embedded
 from rune.formats.graph import compile_workflow
@@ -161,6 +164,47 @@ async def test_large_variables_that_steps_set_are_in_the_history(rig: Rig) -> No
     assert (step.turn, step.sets, step.sets_size) == (1, None, len(LARGE) + 8)
     stored = await rig.history.values.get(id, step.sets_hash or "")
     assert msgspec.json.decode(stored or b"null") == {"x": LARGE}
+
+
+async def test_what_is_large_is_stored_though_its_execution_has_ended_meanwhile(rig: Rig) -> None:
+    nodes = [{"id": "sets", "type": "sets"}, {"id": "log", "type": "log", "parameters": {"message": "set"}}]
+    edges = [{"id": "1", "src": "sets", "dst": "log"}]
+    id = await rig.start({"workflow_id": "wf", "nodes": nodes, "edges": edges})
+    while await rig.runtime.standings([id]) != {id: "ended"}:
+        await asyncio.sleep(0.01)
+    async with rig.recording():
+        await rig.end_of(id)
+    (step,) = (await rig.history.steps.list(id, node="sets")).items
+    stored = await rig.history.values.get(id, step.sets_hash or "")
+    assert msgspec.json.decode(stored or b"null") == {"x": LARGE}
+
+
+async def test_large_values_are_fetched_some_at_a_time(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = [msgspec.json.encode(f"{n:04}" + "x" * (3 << 20)) for n in range(9)]
+    refs = [Ref(content_hash(data), len(data)) for data in values]
+    await rig.embedded.state.put("exec_1", {ref.hash: data for ref, data in zip(refs, values, strict=True)})
+    fetched: list[int] = []
+    fetch = rig.runtime.values
+
+    async def fetching(execution: str, hashes: Sequence[str]) -> dict[str, bytes]:
+        found = await fetch(execution, hashes)
+        fetched.append(sum(map(len, found.values())))
+        return found
+
+    monkeypatch.setattr(rig.runtime, "values", fetching)
+    named = [result_ref(reference(ref.hash), values[n], "") for n, ref in enumerate(refs)]
+    rig.embedded.broker.emit(
+        [
+            *(status(f"out:{n}", "success", output_ref=refs[n]) for n in range(3)),
+            *(status(f"ref:{n}", "success", output={"big": named[n]}) for n in range(3, 6)),
+            *(status(f"set:{n}", "success", output=1, sets=Sets(n, ref=refs[n])) for n in range(6, 9)),
+        ]
+    )
+    async with rig.recording():
+        while await rig.history.values.missing("exec_1", [ref.hash for ref in refs]):
+            await asyncio.sleep(0.02)
+    assert sum(fetched) == sum(map(len, values))
+    assert max(fetched) <= 16 << 20
 
 
 async def test_what_is_stored_is_acknowledged(rig: Rig) -> None:

@@ -46,6 +46,12 @@ def test_another_format_than_it_says_is_a_problem() -> None:
     assert (raised.value.status_code, raised.value.code) == (422, "OTHER_FORMAT")
 
 
+def test_what_lacks_the_head_of_a_playbook_is_still_meant_as_one() -> None:
+    compiled = compile_source("workflow:\n  - {step: a, tool: {kind: noop}}\n", "playbook", _REGISTRY)
+    assert compiled.flow is None
+    assert "apiVersion" in " ".join(problem.message for problem in compiled.problems)
+
+
 def test_a_changed_parameter_is_named_by_its_node() -> None:
     before, after = _flow(_node("a"), _node("b", message="x")), _flow(_node("b", message="y"), _node("a"))
     assert differences(before, after) == [

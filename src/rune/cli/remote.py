@@ -54,7 +54,7 @@ class Remote:
         return self._ask("GET", path, query)
 
     def post(self, path: str, body: Any = None, patience: float = 0.0) -> Any:
-        """Do something, for which the master takes so many seconds more than for anything else."""
+        """Do something for which the master may take `patience` seconds more than for anything else."""
         self._connection.timeout = _TIMEOUT + patience
         if self._connection.sock is not None:
             self._connection.sock.settimeout(self._connection.timeout)

@@ -11,7 +11,7 @@ import click
 from rune.cli import stores
 from rune.cli.command import Command, Exit, modules_option, say
 from rune.cli.result import show_message, show_result
-from rune.cli.session import Stopped, open_session
+from rune.cli.session import Stopped, advice, open_session
 from rune.cli.types import Types, node_types
 from rune.core.messages import CompletionMessage
 from rune.core.workflow import Workflow
@@ -43,7 +43,7 @@ def command(db: str | None, as_json: bool, quiet: bool, files: str, modules: lis
     try:
         ended = asyncio.run(_resume(settings, node_types(settings), settings.db, quiet=quiet, files=files))
     except Stopped as stopped:
-        say(f"interrupted; nothing is lost. Continue with: rune resume --db {settings.db}")
+        say(advice(settings.db, files))
         return stopped.code
     if stores.is_ours(settings.db):
         stores.remove(settings.db)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import click
 from rune.cli import stores
 from rune.cli.command import Command, Exit, modules_option, say
 from rune.cli.result import show_message, show_result
-from rune.cli.session import Stopped, open_session
+from rune.cli.session import Stopped, advice, open_session
 from rune.cli.source import compatibility_option, json_option, load
 from rune.cli.types import Types, node_types
 from rune.core.errors import NodeError
@@ -60,14 +59,13 @@ def command(
     types = node_types(settings)
     flow = load(file, types, quiet=quiet, compatibility=compatibility)
     database = settings.db or stores.fresh(flow.id)
-    files = Path.cwd() if file == "-" else Path(file).resolve().parent
+    files = str(Path.cwd() if file == "-" else Path(file).resolve().parent)
     try:
         completion = asyncio.run(
-            _run(settings, types, database, flow, given, known or {}, quiet=quiet, files=str(files))
+            _run(settings, types, database, flow, given, known or {}, quiet=quiet, files=files)
         )
     except Stopped as stopped:
-        elsewhere = "" if files == Path.cwd() else f" --files {shlex.quote(str(files))}"
-        say(f"interrupted; nothing is lost. Continue with: rune resume --db {database}{elsewhere}")
+        say(advice(database, files))
         return stopped.code
     except NodeError:
         # It could not even be started, so that there is nothing to continue.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from rune.cli.tally import Tally
@@ -18,7 +20,7 @@ from rune.embedded import Embedded
 from rune.nodes import services_beside
 from rune.settings import Settings
 
-__all__ = ["Session", "Stopped", "open_session"]
+__all__ = ["Session", "Stopped", "advice", "open_session"]
 
 
 class Stopped(Exception):
@@ -27,6 +29,12 @@ class Stopped(Exception):
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
         self.code = 128 + number
+
+
+def advice(database: str, files: str) -> str:
+    """How to go on with what was stopped."""
+    elsewhere = "" if Path(files).resolve() == Path.cwd() else f" --files {shlex.quote(files)}"
+    return f"interrupted; nothing is lost. Continue with: rune resume --db {shlex.quote(database)}{elsewhere}"
 
 
 class Session:
@@ -54,8 +62,8 @@ async def open_session(
     database: str,
     *,
     quiet: bool,
+    files: str,
     flow: Workflow | None = None,
-    files: str = "",
 ) -> AsyncIterator[Session]:
     """Open the engine on a database, show its progress, and listen to signals; `files` is where data lies."""
     services = services_beside(files)
@@ -65,6 +73,7 @@ async def open_session(
             tally.add(flow)
         view = choose(tally, quiet=quiet)
         if not quiet:
+            # What it calls are executions of their own: the progress is that of the caller.
             rune.listen(lambda statuses: tally.hear([s for s in statuses if s.caller is None]))
         following = asyncio.create_task(follow(view))
         finished = False

@@ -133,7 +133,7 @@ _CHANGE = """UPDATE history_execution SET seq = seq + 1, status = CASE WHEN stat
 _EVENT = """INSERT INTO history_event (execution_id, first_seq, last_seq, data)
     SELECT id, seq, seq, $2 FROM history_execution WHERE id = $1"""
 _CHILDREN = 100
-"""Executions that are named of those made from one."""
+"""How many of an execution's children are named."""
 _EVERY = Filter()
 
 
@@ -248,7 +248,7 @@ class Executions:
         return {row["status"]: row["n"] for row in rows}
 
     async def children(self, id: str) -> Sequence[Execution]:
-        """The executions that were made from this one, or called by it, the oldest first, not without end."""
+        """The first executions that were made from this one, or called by it, the oldest first."""
         rows = await self._database.fetch(
             f"SELECT {_LISTED} FROM history_execution WHERE parent = $1 ORDER BY created_at, id LIMIT $2",
             *(id, _CHILDREN),

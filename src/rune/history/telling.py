@@ -110,7 +110,7 @@ def told(message: NodeStatusMessage, at: float) -> tuple[StepRow, dict[str, byte
 def _kept(
     raw: Raw | None, ref: Ref | None, large: dict[str, bytes]
 ) -> tuple[str | None, str | None, int | None]:
-    """A value as its step's row has it: its text, or its hash and then it is among `large`; and its size."""
+    """A value as a row has it: its text or its hash, and its size; one that is too large goes to `large`."""
     if ref is not None:
         return None, ref.hash, ref.size
     if raw is None:

@@ -34,7 +34,7 @@ async def compile_linked(
     if source is not None:
         given = read(source, "source")[0].value
     stored = _Stored()
-    for _, name in calls_of(given, registry) if given else ():
+    for _, name in calls_of(given, registry):
         await stored.look_up(name, workflows)
     return compile_given(definition, source, format, registry, stored, id)
 

@@ -14,6 +14,7 @@ from rune.core.errors import InfrastructureError
 from rune.core.holding import Member
 from rune.core.messages import CompletionMessage, NodeStatusMessage
 from rune.embedded import Embedded
+from rune.master.portions import referred
 from rune.master.runtime import QueueDepth, StatusBatch
 from rune.master.steering import Steering
 
@@ -78,9 +79,9 @@ class Local(Steering):
         self._waiting += statuses
         self._unstored += len(statuses)
         for status in statuses:
-            if status.output_ref is not None:
-                self._weight += status.output_ref.size
-                self._read_early(status.execution_id, status.output_ref.hash)
+            for hash, size in referred(status).items():
+                self._weight += size
+                self._read_early(status.execution_id, hash)
         self._more.set()
         if self._unstored > _MANY or self._weight > _MANY_BYTES:
             self._embedded.taking.clear()
@@ -106,9 +107,9 @@ class Local(Steering):
             self._taken = [taken for taken in self._taken if taken is not batch]
             self._unstored -= len(batch)
             for status in batch:
-                if status.output_ref is not None:
-                    self._weight -= status.output_ref.size
-                    self._read.pop((status.execution_id, status.output_ref.hash), None)
+                for hash, size in referred(status).items():
+                    self._weight -= size
+                    self._read.pop((status.execution_id, hash), None)
         if self._unstored <= _MANY // 2 and self._weight <= _MANY_BYTES // 2:
             self._embedded.taking.set()
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 import msgspec
 from msgspec import Raw, Struct
 
 from rune.core.errors import RuneError
 from rune.core.operations import Seed
-from rune.core.references import hashes_in
+from rune.core.references import follow, hashes_in
 from rune.core.workflow import Workflow
 from rune.engine.seeding import edits_of
 from rune.history import History
@@ -24,8 +25,6 @@ __all__ = ["Prepared", "RedriveError", "Redriving"]
 _PAGE = 1000
 _PAGE_BYTES = 16 << 20
 """Steps that are read, and bytes of outputs that are held, at a time."""
-_AT_A_TIME = 16
-"""Values that outcomes name, read together."""
 _NAMED = 100
 """Steps without their output that are named."""
 
@@ -137,6 +136,7 @@ class Redriving:
         for barrier, edits in wish.all_edits().items():
             data = msgspec.json.encode({str(item): value for item, value in edits.items()})
             yield Seed(barrier, (), values={edits_of(barrier): data})
+        # Where nobody knows it any more nothing would stand: rather fail than run everything again.
         await self._definition(parent)
         # Of two outcomes of one step, State keeps what it is told first.
         for generation in await generations(self._history, parent, wish, flow):
@@ -169,24 +169,15 @@ class Redriving:
     async def _outputs(self, execution: str, steps: Iterable[StepRecord]) -> Mapping[str, bytes]:
         """What is not with the steps it belongs to, from the history or, for a while, from State."""
         named = {hash for step in steps for hash in (step.output_hash, step.sets_hash) if hash is not None}
-        hashes = list(named)
-        return await self._values(execution, hashes) if hashes else {}
+        return await self._values(execution, list(named)) if named else {}
 
     async def _referring(self, execution: str, seed: Seed) -> AsyncIterator[Seed]:
         """A seed behind the values that its outcome names; none where one of them is no more."""
-        known: set[str] = set()
-        fresh = hashes_in(seed.outcome).union(*map(hashes_in, seed.values.values()))
-        while fresh:
-            known |= fresh
-            todo, fresh = list(fresh), set()
-            for at in range(0, len(todo), _AT_A_TIME):
-                wanted = todo[at : at + _AT_A_TIME]
-                found = await self._values(execution, wanted)
-                if len(found) < len(wanted):
-                    return
-                yield Seed(seed.step, seed.place, values=found)
-                fresh |= set().union(*map(hashes_in, found.values()))
-            fresh -= known
+        named = hashes_in(seed.outcome).union(*map(hashes_in, seed.values.values()))
+        async for wanted, found in follow(named, partial(self._values, execution)):
+            if len(found) < len(wanted):
+                return
+            yield Seed(seed.step, seed.place, values=found)
         yield seed
 
     async def _values(self, execution: str, hashes: Sequence[str]) -> Mapping[str, bytes]:

@@ -33,7 +33,7 @@ class Generation(Struct, frozen=True):
 
     execution: str
     selections: Sequence[Selection]
-    """Of each of these, in turn."""
+    """What is to stand in the new execution, and in each one that was made on the way to it."""
     late: frozenset[str]
     """The nodes whose steps come to be met only later, if at all, where that matters."""
 

@@ -27,8 +27,10 @@ NOTHING = Raw(b"{}")
 PROMPT = 1.0
 """Seconds that whoever asks for an execution with many seeds waits for its start."""
 _MARK = 1.0
-"""Seconds between two looks for executions that were started and are still marked as pending."""
+"""Seconds between two looks for executions that were started since and are still marked as pending: these are
+marked as running."""
 _MANY = 500
+"""Executions that one query of such a look asks about at most."""
 _TOGETHER = 100
 """Executions that one transaction stores at most."""
 
@@ -41,12 +43,12 @@ class Starter:
         self._executions = history.executions
         self._runtime = runtime
         self._metrics = metrics
-        # So they share a transaction, and the row of the definition that they often have in common. Whoever
-        # asked may have gone; then it is started later, as what was stored and never started.
+        # Together they share a transaction, and the row of the definition that they often have in common.
+        # Whoever asked may have gone; then it is started later, as what was stored and never started.
         self._storing = Grouped(history.executions.create_all, _TOGETHER)
         self._launched: list[str] = []
         self._sowing: set[asyncio.Task[None]] = set()
-        """Starts that take longer than whoever asked for them waits."""
+        """Starts with seeds that are under way, also those that nobody waits for any more."""
         self.also: Callable[[Workflow, str], Awaitable[Mapping[str, Raw]]] | None = None
         """What else an execution is given to start with."""
 
@@ -82,8 +84,9 @@ class Starter:
             _log.warning("an execution was not started: %s; it will be", error)
 
     async def close(self) -> None:
-        """Leave off what has not been started to whoever finds it."""
-        for sowing in (several := list(self._sowing)):
+        """Leave what is not started yet to whoever finds it stored."""
+        several = list(self._sowing)
+        for sowing in several:
             sowing.cancel()
         await asyncio.gather(*several, return_exceptions=True)
 

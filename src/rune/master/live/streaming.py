@@ -15,9 +15,9 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from rune.core.errors import InfrastructureError
 from rune.master.live.framing import BYE, HEARTBEAT, RETRY
 
-__all__ = ["BLOCKED", "EventStream", "Events", "Leave", "converse"]
+__all__ = ["ASK", "BLOCKED", "EventStream", "Events", "MayWatch", "converse"]
 
-Leave = Callable[[], Awaitable[bool]]
+MayWatch = Callable[[], Awaitable[bool]]
 """Asks whether somebody may still watch."""
 
 _QUIET = 15.0
@@ -49,17 +49,17 @@ class Events(Protocol):
 class EventStream(Response):
     """An answer that goes on for as long as there are events and somebody reads them."""
 
-    def __init__(self, events: AbstractAsyncContextManager[Events], leave: Leave) -> None:
+    def __init__(self, events: AbstractAsyncContextManager[Events], may_watch: MayWatch) -> None:
         super().__init__()
         self._events = events
-        self._leave = leave
+        self._may_watch = may_watch
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._events as events:
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             sending = asyncio.create_task(self._send_all(events, send))
             leaving = asyncio.create_task(_disconnected(receive))
-            expelled = asyncio.create_task(_expelled(self._leave))
+            expelled = asyncio.create_task(_expelled(self._may_watch))
             try:
                 await asyncio.wait([sending, leaving, expelled], return_when=asyncio.FIRST_COMPLETED)
                 if sending.done():
@@ -96,12 +96,12 @@ async def _disconnected(receive: Receive) -> None:
         pass
 
 
-async def _expelled(leave: Leave) -> None:
+async def _expelled(may_watch: MayWatch) -> None:
     """Return when somebody who watches may not any more."""
     while True:
         await asyncio.sleep(ASK)
         try:
-            if not await leave():
+            if not await may_watch():
                 return
         except InfrastructureError:
             # Nobody can tell now, and nothing new is told meanwhile.
@@ -115,11 +115,13 @@ async def _ended(*tasks: asyncio.Task[None]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def converse(socket: WebSocket, events: Events, leave: Leave, ask: Callable[[object], None]) -> None:
+async def converse(
+    socket: WebSocket, events: Events, may_watch: MayWatch, ask: Callable[[object], None]
+) -> None:
     """Send events over a WebSocket; `ask` is told what comes, and raises ValueError if it makes no sense."""
     sending = asyncio.create_task(_talk(socket, events))
     hearing = asyncio.create_task(_hear(socket, ask))
-    expelled = asyncio.create_task(_expelled(leave))
+    expelled = asyncio.create_task(_expelled(may_watch))
     try:
         await asyncio.wait([sending, hearing, expelled], return_when=asyncio.FIRST_COMPLETED)
         for task in (sending, hearing):

@@ -14,7 +14,7 @@ from starlette.requests import HTTPConnection
 from rune.master.live.framing import Framing
 from rune.master.live.hub import TooMany, Watch
 from rune.master.live.listing import ListWatch
-from rune.master.live.streaming import EventStream, Leave, converse
+from rune.master.live.streaming import EventStream, MayWatch, converse
 from rune.master.live.view import Scopes
 from rune.master.problems import HttpProblem, answers, not_found
 from rune.master.schemas import ExecutionId
@@ -56,7 +56,9 @@ async def watch_execution(
     """An execution as server-sent events: how it stands, then what changes; outputs never."""
     await _known(request, id)
     last = int(last_event_id) if last_event_id and re.fullmatch(r"[0-9]{1,18}", last_event_id) else None
-    return EventStream(_watched(request, who, id, frozenset(scope or ()), "sse", last), _leave(request, who))
+    return EventStream(
+        _watched(request, who, id, frozenset(scope or ()), "sse", last), _may_watch(request, who)
+    )
 
 
 @router.websocket("/executions/{id}/live/ws")
@@ -69,13 +71,13 @@ async def talk_of_execution(socket: WebSocket, id: ExecutionId, who: Viewer) -> 
         raise HttpProblem(422, "INVALID_REQUEST", str(error)) from None
     async with _watched(socket, who, id, scopes, "ws", None) as watch:
         await socket.accept()
-        await converse(socket, watch, _leave(socket, who), lambda message: watch.look_at(_asked(message)))
+        await converse(socket, watch, _may_watch(socket, who), lambda message: watch.look_at(_asked(message)))
 
 
 @router.get("/live", response_class=Response, responses={200: _STREAM, **answers(429)})
 async def watch_executions(request: Request, who: Viewer) -> Response:
     """The newest executions as server-sent events, those that run, and those that have just ended."""
-    return EventStream(_listed(request, who), _leave(request, who))
+    return EventStream(_listed(request, who), _may_watch(request, who))
 
 
 @asynccontextmanager
@@ -105,7 +107,7 @@ def _seat(connection: HTTPConnection, who: Principal) -> Iterator[None]:
         raise HttpProblem(429, "TOO_MANY_STREAMS", detail, headers={"Retry-After": "5"}) from None
 
 
-def _leave(connection: HTTPConnection, who: Principal) -> Leave:
+def _may_watch(connection: HTTPConnection, who: Principal) -> MayWatch:
     gate: Gate = connection.app.state.gate
     return partial(gate.still_knows, who)
 

@@ -16,7 +16,7 @@ from rune.master.security.roles import Principal, Role
 
 __all__ = ["AuditTrail", "audit", "entry_for"]
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger("rune.master")
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _LONGEST = 500
@@ -59,7 +59,7 @@ class AuditTrail:
 
     def __init__(self, app: ASGIApp, log: AuditLog) -> None:
         self._app = app
-        self._log = log
+        self._trail = log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] in _SAFE:
@@ -82,10 +82,10 @@ class AuditTrail:
 
     async def _add(self, entry: Entry) -> None:
         try:
-            await self._log.add(entry)
+            await self._trail.add(entry)
         except InfrastructureError as error:
             # The answer has been sent; what the database cannot take, the log keeps.
-            logger.error("%s; not in the audit trail: %s", error, msgspec.json.encode(entry).decode())
+            _log.error("%s; not in the audit trail: %s", error, msgspec.json.encode(entry).decode())
 
 
 def _is_untold(connection: HTTPConnection, status: int) -> bool:

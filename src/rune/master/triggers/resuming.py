@@ -147,9 +147,7 @@ def _waiting(row: Row) -> Waiting:
 
 _ANYWHERE, _OUTSIDE = -2, -1
 """In place of an item's number: any item or none, and none."""
-_OF_ITEM = (
-    """(CAST($N AS BIGINT) = -2 OR ($N = -1 AND barrier = '') OR (barrier <> '' AND item_index = $N))"""
-)
+_OF_ITEM = "(CAST($N AS BIGINT) = -2 OR ($N = -1 AND barrier = '') OR (barrier <> '' AND item_index = $N))"
 _COLUMNS = "execution_id, step, node_id, barrier, item_index, started_at, details"
 _CALLED = f"""
 SELECT {_COLUMNS} FROM history_step
