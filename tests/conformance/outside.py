@@ -17,7 +17,6 @@ from rune.backends.rabbitmq import RabbitBroker, open_rabbitmq
 from rune.backends.rabbitmq.topology import COMPLETION, DEAD, EXECUTION, STATUS, TIMEOUT
 from rune.backends.redis import RedisState, open_redis
 from rune.backends.redis.keys import CHANNEL, CLAIMED, DUE
-from rune.core.messages import CompletionMessage
 from rune.core.ports import Delivery
 from rune.credentials import Credentials
 from rune.engine import Engine
@@ -250,12 +249,6 @@ class Outside(Rig):
         )
 
     # --- seeing ---
-
-    async def finished(self, execution: str) -> CompletionMessage:
-        # A worker that hears of an end between listing the execution and asking for it drops all at once: the
-        # next to look at the list puts it right.
-        await self.backend.state.live()
-        return await super().finished(execution)
 
     def count_stored(self) -> Callable[[], int]:
         def received() -> int:
