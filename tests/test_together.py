@@ -14,7 +14,7 @@ from rune.core.ports import Delivery
 from rune.core.step import Step
 from rune.worker import Worker
 from tests.core.graphs import graph, step
-from tests.test_worker import Desk
+from tests.desk import Desk
 
 FLOW = graph("item > next")
 

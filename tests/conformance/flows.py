@@ -14,7 +14,7 @@ from rune.formats.graph import compile_workflow
 from rune.nodes import load_builtin
 from tests.conformance.nodes import TYPES
 
-__all__ = ["compile_bytes", "compiled", "edge", "flow", "node"]
+__all__ = ["compile_bytes", "compiled", "edge", "fan_out", "flow", "node"]
 
 REGISTRY = Registry([*load_builtin(), *TYPES])
 
@@ -44,6 +44,16 @@ def flow(nodes: Sequence[dict[str, Any]], *ways: str | dict[str, Any]) -> dict[s
             name, _, port = src.partition(":")
             edges.append(edge(name, dst.partition(":")[0], port or "out"))
     return {"workflow_id": "wf", "nodes": list(nodes), "edges": edges}
+
+
+def fan_out(*body: dict[str, Any], gather: dict[str, Any] | None = None, **split: Any) -> dict[str, Any]:
+    """split `s` > body, one after the other > aggregator `g` > `end`."""
+    nodes = [
+        node("s", "split", **{"input_array": "$trigger", **split}),
+        *body,
+        gather or node("g", "aggregator"),
+    ]
+    return flow([*nodes, node("end")], " > ".join(n["id"] for n in [*nodes, node("end")]))
 
 
 def compiled(definition: Mapping[str, Any]) -> Workflow:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rune.backends.memory import MemoryRows
-from rune.core.ledger import Ledger
 from rune.core.operations import (
     Answer,
     Arm,
@@ -24,7 +21,6 @@ from rune.core.operations import (
     Open,
     Operation,
     Place,
-    Progress,
     Record,
     Rule,
     Settle,
@@ -34,92 +30,24 @@ from rune.core.operations import (
     scope_key,
 )
 from rune.core.outcome import Policy
-
-E = "exec"
-RELEASE = b"release"
-ALARM = Timer("alarm", 100.0, b"expire", sleeping=False)
-
-
-class Bench:
-    """A ledger on dictionaries, with a clock that stands still."""
-
-    def __init__(self) -> None:
-        self.now = 50.0
-        self.rows = MemoryRows(lambda execution, timer: None)
-        self.ledger = Ledger(self.rows, lambda: self.now)
-
-    def do(self, step: str, *operations: Operation, place: Place = (), reads: str = "") -> Answer:
-        """One commit."""
-        (answer,) = self.ledger.apply(E, [Commit(step, place, operations, reads=reads)])
-        return answer
-
-    def twice(self, step: str, *operations: Operation, place: Place = (), reads: str = "") -> Answer:
-        """One commit and its repetition, which must change nothing and say the same."""
-        first = self.do(step, *operations, place=place, reads=reads)
-        before = self.kept()
-        again = self.do(step, *operations, place=place, reads=reads)
-        assert self.kept() == before
-        assert what_matters(again) == what_matters(first)
-        return first
-
-    def lease(self, step: str, until: float = 60.0, attempt: int = 1, place: Place = ()) -> Lease:
-        (lease,) = self.ledger.lease(E, [(step, place)], attempt, until)
-        return lease
-
-    @property
-    def timers(self) -> dict[str, Timer]:
-        return self.rows.at(E).timers
-
-    def slots(self, barrier: str = "b") -> dict[int, Any]:
-        slots = self.rows.at(E).barriers[barrier].slots
-        return {i: None if data is None else msgspec.json.decode(data) for i, data in slots.items()}
-
-    def kept(self) -> Any:
-        """All that is kept, to be compared."""
-        found = _builtins(self.rows.at(E))
-        found["scopes"] = {key: scope for key, scope in found["scopes"].items() if any(scope.values())}
-        return found
-
-
-def _builtins(value: Any) -> Any:
-    match value:
-        case msgspec.Struct():
-            return [type(value).__name__, *(_builtins(getattr(value, f)) for f in value.__struct_fields__)]
-        case dict():
-            return {key: _builtins(inner) for key, inner in value.items()}
-        case set() | frozenset():
-            return sorted(value)
-        case list() | tuple():
-            return [_builtins(inner) for inner in value]
-        case _ if hasattr(value, "__slots__") and not isinstance(value, bytes | str):
-            return {name: _builtins(getattr(value, name)) for name in value.__slots__}
-    return value
-
-
-def what_matters(answer: Answer) -> dict[str, Any]:
-    """What a caller publishes by; a repeated answer may say besides that the scope is gone."""
-    found = {name: getattr(answer, name) for name in ("release", "refill", "ending", "record")}
-    return {**found, "opened": set(answer.opened), "dead": set(answer.dead)}
+from tests.core.bookkeeping import (
+    ALARM,
+    RELEASE,
+    Bench,
+    E,
+    arrive,
+    forked,
+    item,
+    live,
+    opened,
+    rule,
+    what_matters,
+)
 
 
 @pytest.fixture
 def bench() -> Bench:
     return Bench()
-
-
-def opened(bench: Bench, total: int = 3, **rest: Any) -> None:
-    """A fan-out."""
-    fields = {"width": 1, "release": RELEASE, "published": total, **rest}
-    bench.twice("s", Open("b", total, **fields))
-
-
-def item(i: int, barrier: str = "b") -> Place:
-    return ((barrier, i),)
-
-
-def arrive(bench: Bench, i: int, result: Any = None, **rest: Any) -> Answer:
-    data = msgspec.json.encode(i if result is None else result)
-    return bench.twice(f"item{i}", Settle(-1, data, **rest), place=item(i))
 
 
 # --- the root scope ---
@@ -207,211 +135,6 @@ def test_a_timer_is_armed_once(bench: Bench) -> None:
     bench.twice("a", Arm(Timer("a", 70, b"first")))
     bench.do("a", Arm(Timer("a", 99, b"second")))
     assert bench.timers["a"] == Timer("a", 70, b"first")
-
-
-# --- fan-outs ---
-
-
-def test_every_item_has_its_slot_and_the_last_closes_the_barrier(bench: Bench) -> None:
-    opened(bench)
-    assert arrive(bench, 2).progress == Progress(1, 3, 0, 0)
-    assert arrive(bench, 0).release is None
-    assert arrive(bench, 1).release == RELEASE
-    assert bench.slots() == {0: 0, 1: 1, 2: 2}
-    assert bench.do("late", Settle(1), place=item(1)) == Answer(gone=True)
-
-
-def test_an_item_that_leaves_nothing_is_skipped_and_one_that_fails_leaves_its_error(bench: Bench) -> None:
-    opened(bench)
-    bench.twice("ghost", Settle(-1), place=item(0))
-    bench.twice("bad", Settle(-1, error=b'"no"'), place=item(1))
-    assert arrive(bench, 2).progress == Progress(3, 3, 1, 1)
-    assert bench.slots() == {0: None, 1: {"error": "no"}, 2: 2}
-    row = bench.rows.barrier(E, "b")
-    assert row is not None
-    assert (row.succeeded, row.failed, row.skipped, row.failure, row.first_error) == (1, 1, 1, "", b'"no"')
-
-
-def test_an_empty_fan_out_closes_at_once(bench: Bench) -> None:
-    assert bench.twice("s", Open("b", 0, 1, RELEASE, timer=ALARM)).release == RELEASE
-    assert bench.timers == {}
-
-
-def test_a_barriers_timer_goes_when_it_closes(bench: Bench) -> None:
-    opened(bench, 1, timer=ALARM)
-    assert bench.timers == {"alarm": ALARM}
-    arrive(bench, 0)
-    assert bench.timers == {}
-
-
-def test_an_item_with_parallel_branches_is_one_item(bench: Bench) -> None:
-    opened(bench, 1, width=2)
-    assert bench.twice("x", Settle(-1, b"1", ".0", "x"), place=item(0)).progress is None
-    bench.twice("y", Settle(1), place=item(0))
-    bench.twice("z", Settle(-1, b"2", ".1", "z"), place=item(0))
-    assert bench.twice("w", Settle(-1, b"3", ".0", "z"), place=item(0)).release == RELEASE
-    assert bench.slots() == {0: {"x": 1, "z": [3, 2]}}
-
-
-def test_the_first_error_of_an_item_counts_and_its_other_branches_are_dropped(bench: Bench) -> None:
-    opened(bench, 1, width=3)
-    bench.twice("x", Settle(-1, error=b'"first"'), place=item(0))
-    assert bench.lease("y", place=item(0)) == Lease(dropped=True)
-    answer = bench.do("y", Settle(1), place=item(0))
-    assert (answer.dropped, answer.release) == (True, None)
-    assert bench.twice("z", Record(b"1"), Settle(-1, b"2"), place=item(0)).release == RELEASE
-    assert bench.slots() == {0: {"error": "first"}}
-
-
-@pytest.mark.parametrize(
-    ("policy", "failures", "failed"),
-    [
-        (Policy(), [0, 1, 2], ""),
-        (Policy(tolerated=0), [1], "items"),
-        (Policy(tolerated=1), [0, 2], "items"),
-        (Policy(need_success=True), [0, 1, 2], "items"),
-        (Policy(need_success=True), [0, 1], ""),
-    ],
-)
-def test_a_policy_decides_when_items_fail_the_whole(
-    bench: Bench, policy: Policy, failures: list[int], failed: str
-) -> None:
-    opened(bench, policy=policy)
-    releases = []
-    for i in sorted(range(3), key=lambda i: i not in failures):
-        operation = Settle(-1, error=b'"no"') if i in failures else Settle(-1, b"1")
-        releases.append(bench.twice(f"item{i}", operation, place=item(i)).release)
-    assert releases.count(RELEASE) == 1
-    row = bench.rows.barrier(E, "b")
-    assert row is not None
-    assert (row.failure, row.closed) == (failed, True)
-
-
-def test_numbers_are_folded_once_for_each_item(bench: Bench) -> None:
-    opened(bench, keep_results=False)
-    for i in range(3):
-        arrive(bench, i, folds=(i, 0.5))
-    row = bench.rows.barrier(E, "b")
-    assert row is not None
-    assert [fold.result() for fold in row.folds] == [(3, 3, 0, 2), (1.5, 3, 0.5, 0.5)]
-    assert bench.slots() == dict.fromkeys(range(3))
-
-
-def test_a_window_is_refilled_by_whoever_made_room(bench: Bench) -> None:
-    opened(bench, 6, window=2, published=2, refill=b"refill")
-    answers = [arrive(bench, i) for i in range(6)]
-    assert [answer.refill for answer in answers] == [(2, 3), (3, 4), (4, 5), (5, 6), None, None]
-    assert {answer.refill_task for answer in answers[:4]} == {b"refill"}
-
-
-def test_a_large_window_is_refilled_a_quarter_at_a_time(bench: Bench) -> None:
-    opened(bench, 100, window=8, published=8, refill=b"refill")
-    assert [arrive(bench, i).refill for i in range(4)] == [None, (8, 10), None, (10, 12)]
-
-
-def test_inner_barriers_belong_to_their_item(bench: Bench) -> None:
-    opened(bench, 2)
-    for i in range(2):
-        bench.twice(f"s{i}", Open(f"inner{i}", 1, 1, b"inner release", published=1), place=item(i))
-        inside = (*item(i), (f"inner{i}", 0))
-        assert bench.twice(f"x{i}", Settle(-1, b"7"), place=inside).release == b"inner release"
-        bench.twice(f"item{i}", Settle(-1, b"8"), place=item(i))
-        assert bench.rows.barrier(E, f"inner{i}") is None
-        assert bench.do(f"x{i}", Settle(-1, b"7"), place=inside).gone
-    assert bench.slots() == {0: 8, 1: 8}
-
-
-def test_what_a_failed_fan_out_left_behind_goes_with_the_scope_around_it(bench: Bench) -> None:
-    opened(bench, 1)
-    bench.do("s1", Open("inner", 2, 2, b"", policy=Policy(tolerated=0)), place=item(0))
-    bench.do("x", Settle(-1, b"1"), place=(*item(0), ("inner", 0)))
-    for step in ("y", "z"):
-        bench.do(step, Settle(-1, error=b'"no"'), place=(*item(0), ("inner", 1)))
-    arrive(bench, 0)
-    assert set(bench.rows.at(E).barriers) == {"b"}
-    assert [key for key in bench.rows.at(E).scopes if key.startswith("inner")] == []
-
-
-def test_steps_of_a_barrier_nobody_opened_are_gone(bench: Bench) -> None:
-    assert bench.twice("x", Settle(-1, b"1"), place=item(0, "nowhere")) == Answer(gone=True)
-
-
-# --- merges ---
-
-
-def rule(expected: int, need: int | None = None, timer: Timer | None = None) -> Rule:
-    return Rule("m", "m", expected, need, timer)
-
-
-def forked(bench: Bench, branches: int) -> None:
-    bench.do("fork", Settle(branches - 1))
-
-
-def live(bench: Bench) -> int:
-    row = bench.rows.scope(E, "")
-    assert row is not None
-    return row.live
-
-
-def test_a_merge_opens_with_the_last_arrival_which_goes_on(bench: Bench) -> None:
-    forked(bench, 2)
-    first = bench.twice("a", ArriveAt(rule(2), 0, b"A"))
-    assert (first.opened, first.arrived, live(bench)) == ([], (1, 2), 1)
-    last = bench.twice("b", ArriveAt(rule(2), 1, b"B"))
-    assert (last.opened, last.arrived, live(bench)) == (["m"], (2, 2), 1)
-
-
-def test_a_skip_may_open_a_merge(bench: Bench) -> None:
-    forked(bench, 2)
-    bench.twice("a", ArriveAt(rule(3), 0, b"A"))
-    answer = bench.twice("c", Skip(rule(3), "c!1", 1), Skip(rule(3), "c!2", 1))
-    assert (answer.opened, answer.dead) == (["m"], [])
-    assert live(bench) == 1
-
-
-def test_a_merge_that_nobody_reaches_is_dead(bench: Bench) -> None:
-    assert bench.twice("c", Skip(rule(3), "c!1", 1)).dead == []
-    answer = bench.twice("d", Skip(rule(3), "d!1", 2))
-    assert (answer.opened, answer.dead) == ([], ["m"])
-
-
-def test_an_arrival_is_counted_once_whoever_tells_it(bench: Bench) -> None:
-    bench.do("c", Skip(rule(2), "x!1", 1))
-    assert bench.do("d", Skip(rule(2), "x!1", 1)) == Answer()
-    row = bench.rows.merge(E, "m")
-    assert row is not None
-    assert row.accounted == 1
-
-
-def test_wait_for_any_opens_with_the_first_and_lets_the_others_end(bench: Bench) -> None:
-    forked(bench, 3)
-    assert bench.twice("a", ArriveAt(rule(3, 1), 0, b"A")).opened == ["m"]
-    assert bench.twice("b", ArriveAt(rule(3, 1), 1, b"B")).opened == []
-    assert bench.twice("c", Skip(rule(3, 1), "c!1", 1)) == Answer()
-    assert live(bench) == 2
-    row = bench.rows.merge(E, "m")
-    assert row is not None
-    assert (row.winner, row.live) == ("a", 1)
-
-
-def test_wait_for_n_fails_once_n_are_impossible(bench: Bench) -> None:
-    forked(bench, 3)
-    bench.do("a", ArriveAt(rule(3, 2), 0, b"A"))
-    bench.do("b", Skip(rule(3, 2), "b!1", 1))
-    assert bench.twice("c", Skip(rule(3, 2), "c!1", 1)).opened == ["m"]
-    row = bench.rows.merge(E, "m")
-    assert row is not None
-    assert row.state == "impossible"
-
-
-def test_a_merges_timer_is_armed_at_the_first_live_arrival_and_goes_when_it_opens(bench: Bench) -> None:
-    forked(bench, 3)
-    bench.do("x", Skip(rule(3, timer=ALARM), "x!1", 1))
-    assert bench.timers == {}
-    bench.twice("a", ArriveAt(rule(3, timer=ALARM), 0, b"A"))
-    assert bench.timers == {"alarm": ALARM}
-    bench.twice("b", ArriveAt(rule(3, timer=ALARM), 1, b"B"))
-    assert bench.timers == {}
 
 
 # --- time-outs ---
