@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import pytest
 
@@ -11,19 +9,18 @@ from rune.core.context import Ref
 from rune.core.errors import ErrorInfo
 from rune.core.ids import derive
 from rune.core.messages import Task, decode_task, encode
-from rune.core.operations import Answer, Arm, ArriveAt, End, Ending, Open, Operation, Record, Settle, Skip
-from rune.core.outcome import Arrive, Done, Failed, FanOut, Join, Outcome, Policy, Sleep, Source
-from rune.core.plan import pass_on, plan, simply
+from rune.core.operations import Answer, Arm, End, Ending, Record, Settle
+from rune.core.outcome import Done, Failed, Sleep
+from rune.core.plan import pass_on, simply
 from rune.core.scope import unwrapped
-from rune.core.step import Follow, Limits, Snapshot, Step, followed
+from rune.core.step import followed
+from tests.core.deciding import ERROR, ITEM, drive, ended, where
 from tests.core.graphs import (
     NOW,
     Choice,
-    Gather,
     Meet,
     Scatter,
     branch,
-    frame,
     graph,
     node,
     plain,
@@ -31,38 +28,6 @@ from tests.core.graphs import (
     raws,
     step,
 )
-
-ERROR = ErrorInfo("broken", "BROKEN", node="a")
-ITEM = (frame("s", 1),)
-
-
-def replay(record: bytes) -> Outcome:
-    return Done(raw(msgspec.json.decode(record)))
-
-
-def drive(at: Step, outcome: Outcome, *answers: Answer) -> tuple[list[list[Operation]], Follow]:
-    """Answer each question in turn (with nothing special, when the answers run out)."""
-    asked: list[list[Operation]] = []
-    deciding = plan(at, outcome, replay)
-    left = list(answers)
-    try:
-        asked.append(list(next(deciding)))
-        while True:
-            asked.append(list(deciding.send(left.pop(0) if left else Answer())))
-    except StopIteration as stop:
-        assert not left, "not everything was asked"
-        return asked, stop.value
-
-
-def ended(data: bytes | None) -> Any:
-    """The context that a branch left."""
-    assert data is not None
-    return plain(msgspec.json.decode(data, type=Snapshot).context)
-
-
-def where(follow: Follow) -> list[str]:
-    return [edge.dst for edge, _ in follow.children]
-
 
 # --- going on ---
 
@@ -256,226 +221,6 @@ def test_branch_follows_the_error_edges_and_knows_the_error() -> None:
         "$error": plain(ERROR),
         "$a": {"error": plain(ERROR)},
     }
-
-
-# --- dead paths ---
-
-DIAMOND = graph("c:true > a > m", "c:false > b > m > z", nodes=(node("c", Choice), node("m", Meet)))
-
-
-def merge_id(id: str) -> str:
-    return derive("exec", "", id)
-
-
-def test_the_merge_behind_an_edge_that_is_not_taken_is_told() -> None:
-    asked, follow = drive(step(DIAMOND, "c"), Done(raw(1), "true"))
-    ((skip,),) = asked
-    assert isinstance(skip, Skip)
-    assert (skip.rule.merge, skip.rule.node, skip.rule.expected, skip.weight) == (merge_id("m"), "m", 2, 1)
-    assert skip.rule.timer is None
-    assert skip.member == "step1!c-b-false"
-    assert where(follow) == ["a"]
-
-
-def test_a_skip_that_opens_a_merge_publishes_what_follows_it() -> None:
-    asked, follow = drive(step(DIAMOND, "c"), Done(raw(1), "true"), Answer(opened=[merge_id("m")]))
-    assert [[type(op) for op in ops] for ops in asked] == [[Skip], [Settle]]
-    assert asked[1] == [Settle(1, None, "", "c")]
-    (task,) = follow.tasks
-    assert (task.current_node, task.step, task.phase) == ("m", merge_id("m"), "gather")
-    assert where(follow) == ["a"]
-
-
-def test_a_leaf_that_opens_a_merge_hands_over_to_it_and_leaves_what_it_knew() -> None:
-    opened = Answer(opened=[merge_id("m"), merge_id("m")])
-    (skips, (settle,)), follow = drive(step(DIAMOND, "c"), Done(raw(1), None), opened)
-    assert [type(op) for op in skips] == [Skip, Skip]
-    assert isinstance(settle, Settle)
-    assert (settle.change, ended(settle.end)) == (0, {"$c": 1})
-    assert len(follow.tasks) == 1
-
-
-def test_a_dead_merge_is_passed_on_and_the_count_changes_last() -> None:
-    flow = graph(
-        "c:true > a > m",
-        "c:false > b > m > n > z",
-        "x > n",
-        nodes=(node("c", Choice), node("m", Meet), node("n", Meet)),
-    )
-    at = step(flow, "c", recorded=b"1")
-    asked, follow = drive(
-        at, Done(raw(1), None), Answer(dead=[merge_id("m")]), Answer(opened=[merge_id("n")])
-    )
-    (record, *first), (second,), (last,) = asked
-    assert isinstance(record, Record)
-    assert [op.rule.node for op in first if isinstance(op, Skip)] == ["m", "m"]
-    assert isinstance(second, Skip)
-    assert (second.rule.node, second.member) == ("n", f"{merge_id('m')}!m-n")
-    assert isinstance(last, Settle)
-    assert last.change == 0
-    assert [task.current_node for task in follow.tasks] == ["n"]
-
-
-def test_a_dead_end_settles_after_the_cascade() -> None:
-    asked, _ = drive(step(DIAMOND, "c"), Done(raw(1), None), Answer(dead=[merge_id("m")]))
-    assert [[type(op) for op in ops] for ops in asked] == [[Skip, Skip], [Settle]]
-
-
-def test_a_merge_inside_an_item_is_another_one_for_each_item() -> None:
-    flow = graph(
-        "s > c:true > a > m",
-        "c:false > b > m",
-        nodes=(node("s", Scatter), node("c", Choice), node("m", Meet)),
-    )
-    merges = set()
-    for item in (0, 1):
-        ((skip,),), _ = drive(step(flow, "c", branch(lineage=(frame("s", item),))), Done(raw(1), "true"))
-        assert isinstance(skip, Skip)
-        merges.add(skip.rule.merge)
-    assert len(merges) == 2
-
-
-# --- merges ---
-
-
-def test_an_arrival_brings_its_context_and_the_edge_it_came_along() -> None:
-    of = branch(context={"$b": 1}, edge="b-m", from_node="b", path=".1")
-    ((arrival,),), follow = drive(step(DIAMOND, "m", of), Join())
-    assert isinstance(arrival, ArriveAt)
-    assert (arrival.order, arrival.rule.merge, arrival.rule.expected) == (1, merge_id("m"), 2)
-    snapshot = msgspec.json.decode(arrival.payload, type=Snapshot)
-    assert (plain(snapshot.context), snapshot.path, snapshot.from_node) == ({"$b": 1}, ".1", "b")
-    assert follow.tasks == []
-
-
-def test_the_arrival_that_opens_a_merge_publishes_it() -> None:
-    _, follow = drive(step(DIAMOND, "m"), Join(), Answer(opened=[merge_id("m")]))
-    (task,) = follow.tasks
-    assert (task.current_node, task.phase, task.step) == ("m", "gather", merge_id("m"))
-    assert task.accumulated_context == {}
-
-
-@pytest.mark.parametrize(("timeout", "due", "idle"), [(None, NOW + 50, 50.0), (7, NOW + 7, None)])
-def test_a_merge_has_a_timer_from_its_first_arrival(
-    timeout: float | None, due: float, idle: float | None
-) -> None:
-    flow = graph("a > m", "b > m", nodes=(node("m", Meet, count=1, timeout=timeout),))
-    ((arrival,),), _ = drive(step(flow, "m", limits=Limits(50)), Join())
-    assert isinstance(arrival, ArriveAt)
-    timer = arrival.rule.timer
-    assert timer is not None
-    assert (arrival.rule.need, timer.due, timer.sleeping) == (1, due, False)
-    task = decode_task(timer.task)
-    assert (task.current_node, task.phase, task.step) == ("m", "expire", timer.id)
-    assert plain(task.details) == {"target": merge_id("m"), "idle": idle}
-
-
-# --- fan-outs ---
-
-FAN = graph(
-    "s > b > g > z", "s:error > e", nodes=(node("s", Scatter), node("g", Gather, timeout=60, keep=False))
-)
-
-
-def opening(asked: list[list[Operation]]) -> Open:
-    (found,) = [op for ops in asked for op in ops if isinstance(op, Open)]
-    return found
-
-
-def test_a_split_opens_a_barrier_whose_release_is_the_aggregator() -> None:
-    of = branch(context={"$t": 1}, path=".0")
-    policy = Policy(tolerated=2)
-    asked, follow = drive(step(FAN, "s", of), FanOut(Source(items=[1, 2, 3]), policy))
-    (barrier,) = asked[0]
-    assert isinstance(barrier, Open)
-    assert (barrier.barrier, barrier.total, barrier.width, barrier.published) == ("step1", 3, 1, 3)
-    assert (barrier.policy, barrier.window, barrier.keep_results, barrier.refill) == (policy, 0, False, b"")
-    release = decode_task(barrier.release)
-    assert (release.current_node, release.phase, plain(release.details)) == ("g", "gather", "step1")
-    assert (release.step, release.path) == (derive("step1", "~gather"), ".0")
-    assert plain(release.accumulated_context) == {"$t": 1, "$s": {"count": 3}}
-    assert barrier.timer is not None
-    assert (barrier.timer.due, decode_task(barrier.timer.task).current_node) == (NOW + 60, "g")
-    assert follow.fan_out == FanOut(Source(items=[1, 2, 3]), policy)
-
-
-def test_a_window_publishes_the_first_items_and_leaves_a_task_for_the_rest() -> None:
-    fan_out = FanOut(Source(start=0, stop=100), window=10)
-    asked, _ = drive(step(FAN, "s"), fan_out)
-    barrier = opening(asked)
-    assert (barrier.window, barrier.published) == (10, 10)
-    refill = decode_task(barrier.refill)
-    assert (refill.current_node, refill.phase) == ("s", "refill")
-    assert msgspec.json.decode(refill.details, type=FanOut) == fan_out
-
-
-def test_an_item_starts_with_as_many_branches_as_the_split_has_edges() -> None:
-    flow = graph("s > a > g", "s > b > g", nodes=(node("s", Scatter), node("g", Gather)))
-    assert opening(drive(step(flow, "s"), FanOut(Source(stop=2)))[0]).width == 2
-
-
-def test_an_empty_fan_out_releases_at_once() -> None:
-    release = encode(step(FAN, "s").task)
-    asked, follow = drive(step(FAN, "s"), FanOut(Source(items=[])), Answer(release=release))
-    assert opening(asked).total == 0
-    assert (follow.fan_out, follow.tasks) == (None, [decode_task(release)])
-
-
-def test_without_an_aggregator_the_split_itself_is_released() -> None:
-    flow = graph("s > b", nodes=(node("s", Scatter),))
-    barrier = opening(drive(step(flow, "s"), FanOut(Source(stop=2)))[0])
-    assert (decode_task(barrier.release).current_node, barrier.keep_results) == ("s", True)
-    ((settle,),), follow = drive(step(flow, "s"), Done(raw({"count": 2}), None))
-    assert isinstance(settle, Settle)
-    assert (settle.change, ended(settle.end), follow.children) == (-1, {"$s": {"count": 2}}, [])
-
-
-def test_a_split_that_leads_nowhere_is_a_leaf() -> None:
-    ((settle,),), follow = drive(step(graph("s", nodes=(node("s", Scatter),)), "s"), FanOut(Source(stop=2)))
-    assert isinstance(settle, Settle)
-    assert (settle.change, ended(settle.end), follow.fan_out) == (-1, {"$s": {"count": 2}}, None)
-
-
-def test_a_split_tells_the_merges_behind_its_error_edge() -> None:
-    flow = graph(
-        "s > b > g > m > z", "s:error > m", nodes=(node("s", Scatter), node("g", Gather), node("m", Meet))
-    )
-    asked, follow = drive(step(flow, "s"), FanOut(Source(stop=2)), Answer(), Answer(opened=[merge_id("m")]))
-    assert [[type(op) for op in ops] for ops in asked] == [[Open], [Skip], [Settle]]
-    assert asked[2] == [Settle(1)]
-    assert [task.current_node for task in follow.tasks] == ["m"]
-
-
-def test_a_failed_split_whose_failure_is_ignored_has_no_items() -> None:
-    flow = graph("s > b > g > z", nodes=(node("s", Scatter, error="ignore"), node("g", Gather)))
-    asked, _ = drive(step(flow, "s"), Failed(ERROR))
-    barrier = opening(asked)
-    assert (barrier.total, decode_task(barrier.release).current_node) == (0, "g")
-
-
-def test_a_failed_split_whose_failure_is_ignored_and_has_no_aggregator_ends() -> None:
-    flow = graph("s > b", nodes=(node("s", Scatter, error="ignore"),))
-    ((settle,),), _ = drive(step(flow, "s"), Failed(ERROR))
-    assert isinstance(settle, Settle)
-    assert (settle.change, ended(settle.end)) == (-1, {"$s": {"error": plain(ERROR)}})
-
-
-def test_a_failed_split_may_branch_to_its_error_edge() -> None:
-    flow = graph(
-        "s > b > g > m > z",
-        "s:error > e > m",
-        nodes=(node("s", Scatter, error="branch"), node("g", Gather), node("m", Meet)),
-    )
-    ((skip,),), follow = drive(step(flow, "s"), Failed(ERROR))
-    assert isinstance(skip, Skip)
-    assert (skip.rule.node, where(follow)) == ("m", ["e"])
-
-
-def test_an_item_that_reaches_the_aggregator_leaves_its_result() -> None:
-    of = branch(lineage=ITEM, path=".1", from_node="b")
-    asked, follow = drive(step(FAN, "g", of), Arrive(raw({"x": 1}), (1, 2.5)))
-    assert asked == [[Settle(-1, b'{"x":1}', ".1", "b", (1, 2.5))]]
-    assert (follow.children, follow.tasks) == ([], [])
 
 
 # --- sleeping ---

@@ -4,8 +4,9 @@
 -- KEYS[1] is always exec:{<execution>}:x. The braces make the id the hash tag, so that all the keys of one
 -- execution are in one slot. Below the prefix exec:{<execution>}: there are
 --
---   x            hash    the execution: since, touched, paused, turn (in which variables were set last); then ended, closer, status, at,
---                        error, reason, context, started; then burying; at last only buried, which goes by its TTL
+--   x            hash    the execution: since, touched, paused, turn (in which variables were set last); then ended,
+--                        closer, status, at, error, reason, context, started; then burying; at last only buried, which
+--                        goes by its TTL
 --   s:<scope>    hash    a scope: live, error; of its steps t:<step> (has settled), r: (record), f: (fence),
 --                        l: (leased until), h: (lease holder), p: (attempts spent), o: (the turn in which its
 --                        record set variables), w: (those it sets when it is met). The root's name is empty
@@ -22,6 +23,7 @@
 --   v            hash    stored values by hash                           parked  hash  parked Tasks by step
 --   c            hash    variables of the execution                     ct      hash  the turns in which they were set
 --   unparked     hash    those that are being published, since the execution goes on
+--   kept         set     values to keep that burying has not moved to rest, a hash that becomes v
 --
 -- A scope that ends is a bounded number of keys to unlink, whatever is in them.
 

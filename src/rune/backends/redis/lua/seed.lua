@@ -4,12 +4,13 @@
 --
 -- KEYS[1]  exec:{<execution>}:x, and by it all the execution's keys
 -- ARGV[1]  the time   ARGV[2]  "new" if the execution may be unknown
--- ARGV[3]  msgpack: a list of {step, place, outcome, variables, turn}; place is a list of {barrier, item}, variables are a
---          flat list of names and values, which are set when the step is met if turn is 0
+-- ARGV[3]  msgpack: a list of {step, place, outcome, variables, turn}; place is a list of {barrier, item}, variables
+--          are a flat list of names and values, which are set when the step is met if turn is 0
 -- answer   "unknown" if there is no such execution, "buried" if it is, else 1
 --
--- May be repeated: the first record of a step stands, and sets its variables once. A scope gets its row when one of its steps is met; until then its
--- item is listed in its barrier, and the barrier apart, so that burying finds them even if it never opens.
+-- May be repeated: the first record of a step stands, and sets its variables once. A scope gets its row when one of
+-- its steps is met; until then its item is listed in its barrier, and the barrier apart, so that burying finds them
+-- even if it never opens.
 
 if not execution.known and ARGV[2] ~= 'new' then
   return 'unknown'
