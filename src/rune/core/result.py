@@ -9,12 +9,12 @@ from msgspec import Raw
 
 from rune.core.workflow import Workflow
 
-__all__ = ["final_output", "ordered"]
+__all__ = ["final_output", "ordered", "payload_of"]
 
 
 def final_output(context: Mapping[str, Raw], flow: Workflow) -> Raw:
     """What the last nodes that ran gave: the output of one, or those of several by node."""
-    values = {id: _plain(context[f"${id}"]) for id in _last(context, flow)}
+    values = {id: payload_of(context[f"${id}"]) for id in _last(context, flow)}
     return next(iter(values.values())) if len(values) == 1 else Raw(msgspec.json.encode(values))
 
 
@@ -31,7 +31,7 @@ def _last(context: Mapping[str, Raw], flow: Workflow) -> list[str]:
     return last[::-1]
 
 
-def _plain(output: Raw) -> Raw:
+def payload_of(output: Raw) -> Raw:
     """The working payload itself, where an output is nothing else."""
     if not bytes(output).lstrip().startswith(b'{"$json"'):
         return output

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request, Response
 from msgspec import Raw
 
 from rune.core.ids import derive, new_execution_id
-from rune.core.scope import unwrapped
+from rune.core.result import payload_of
 from rune.history.executions import Execution
 from rune.history.triggers import Trigger
 from rune.history.vault import WrongKey
@@ -119,12 +119,7 @@ async def _result(master: Master, config: WebhookConfig, ended: Execution) -> Re
     output = msgspec.json.decode(result, type=dict[str, Raw] | None) or {}
     if f"${config.response_node}" not in output:
         raise HttpProblem(500, "NO_OUTPUT", f"{config.response_node!r} has not run in {ended.id}")
-    return answer(_bare(output[f"${config.response_node}"]), config.status or 200)
-
-
-def _bare(output: Raw) -> Raw:
-    """An output without the wrapping in which a node hands its payload on to the next."""
-    return unwrapped(output) if bytes(output).startswith(b'{"$json":') else output
+    return answer(payload_of(output[f"${config.response_node}"]), config.status or 200)
 
 
 # --- links that end waits ---
